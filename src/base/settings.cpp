@@ -1,0 +1,126 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "base/settings.hpp"
+
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+
+namespace farandole {
+namespace {
+
+using Type = Setting::Type;
+constexpr double kMax = 1e15;
+
+constexpr std::array kSettings = {
+    Setting{"FARANDOLE_TIMEOUT", Type::kSeconds, "30", 0.5, kMax,
+            "Seconds after which a peer that gives no sign of life counts as failed."},
+    Setting{"FARANDOLE_OPERATION_TIMEOUT", Type::kSeconds, "1800", 0.1, kMax,
+            "Seconds after which an operation that peers have not joined is an error."},
+    Setting{"FARANDOLE_START_TIMEOUT", Type::kSeconds, "120", 0.1, kMax,
+            "Seconds that start-up waits for all ranks."},
+    Setting{"FARANDOLE_TRANSPORT", Type::kText, "auto", 0, 0,
+            "auto (shared memory inside a host, TCP between hosts), shm or tcp."},
+    Setting{"FARANDOLE_ALGORITHM", Type::kText, "auto", 0, 0,
+            "Algorithm for every collective that has it; see `farandole algorithms`."},
+    Setting{"FARANDOLE_CHECK", Type::kFlag, "0", 0, 0,
+            "Compare the arguments of every collective across ranks before any byte moves."},
+    Setting{"FARANDOLE_INTERFACE", Type::kText, "", 0, 0,
+            "Network interface or address for our sockets; empty: the one that routes to rank 0."},
+    Setting{"FARANDOLE_TCP_CONNECTIONS", Type::kInteger, "2", 1, 16,
+            "TCP connections per pair of processes."},
+    Setting{"FARANDOLE_MEMORY", Type::kBytes, "64GiB", 1 << 20, 1e14,
+            "Address space reserved for library-owned memory; pages are used once touched."},
+    Setting{"FARANDOLE_SPIN", Type::kSeconds, "-1", -1, 10,
+            "Seconds to spin before sleeping in a wait; -1: chosen from ranks and cores."},
+    Setting{"FARANDOLE_SECRET_FILE", Type::kText, "", 0, 0,
+            "File (mode 0600) with the job's secret; empty: FARANDOLE_SECRET or a per-user file."},
+    Setting{"FARANDOLE_SECRET", Type::kText, "", 0, 0,
+            "The job's secret itself; set by `farandole run`."},
+    Setting{"FARANDOLE_RANK", Type::kInteger, "", 0, 1e9, "This process's rank."},
+    Setting{"FARANDOLE_SIZE", Type::kInteger, "", 1, 1e9, "Number of processes in the job."},
+    Setting{"FARANDOLE_LOCAL_RANK", Type::kInteger, "", 0, 1e6, "Rank among those of this host."},
+    Setting{"FARANDOLE_LOCAL_SIZE", Type::kInteger, "", 1, 1e6, "Ranks on this host."},
+    Setting{"FARANDOLE_JOB", Type::kText, "", 0, 0, "Name of the job; two jobs never share it."},
+    Setting{"FARANDOLE_RENDEZVOUS", Type::kText, "", 0, 0,
+            "host:port where rank 0 listens for the others."},
+    Setting{"FARANDOLE_LISTEN_FD", Type::kInteger, "", 0, 1e6,
+            "Listening socket that rank 0 inherits; set by `farandole run`."},
+    Setting{"FARANDOLE_LAUNCHER_FD", Type::kInteger, "", 0, 1e6,
+            "Pipe that closes when the launcher dies; set by `farandole run`."},
+    Setting{"FARANDOLE_HOST_ID", Type::kText, "", 0, 0,
+            "Overrides what tells whether two ranks share a host; for tests."},
+};
+
+Error bad(const Setting& setting, const std::string& value, const std::string& allowed) {
+  return Error{ErrorKind::kInvalidArgument, std::string(setting.name) + " is '" + value +
+                                                "', allowed is " + allowed + "."};
+}
+
+Result<const Setting*> find(std::string_view name) {
+  for (const Setting& setting : kSettings) {
+    if (setting.name == name) return &setting;
+  }
+  return Error{ErrorKind::kInternal, "no setting named " + std::string(name)};
+}
+
+std::string raw(const Setting& setting) {
+  const char* value = std::getenv(std::string(setting.name).c_str());
+  return value != nullptr && *value != '\0' ? value : std::string(setting.default_value);
+}
+
+/// Multiplier of a byte suffix, 0 if unknown.
+double unit_bytes(std::string_view suffix) {
+  if (suffix.empty() || suffix == "B") return 1;
+  if (suffix == "K" || suffix == "KiB") return 1024.0;
+  if (suffix == "M" || suffix == "MiB") return 1024.0 * 1024;
+  if (suffix == "G" || suffix == "GiB") return 1024.0 * 1024 * 1024;
+  if (suffix == "KB") return 1e3;
+  if (suffix == "MB") return 1e6;
+  if (suffix == "GB") return 1e9;
+  return 0;
+}
+
+}  // namespace
+
+std::span<const Setting> settings() { return kSettings; }
+
+Result<std::string> text_setting(std::string_view name) {
+  auto setting = find(name);
+  if (!setting) return setting.error();
+  return raw(**setting);
+}
+
+Result<double> number_setting(std::string_view name) {
+  auto found = find(name);
+  if (!found) return found.error();
+  const Setting& setting = **found;
+  const std::string value = raw(setting);
+  double number = 0;
+  const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), number);
+  const std::string_view suffix(end, static_cast<std::size_t>(value.data() + value.size() - end));
+  const double unit = setting.type == Type::kBytes ? unit_bytes(suffix) : suffix.empty() ? 1 : 0;
+  const std::string range = "a number from " + std::to_string(setting.low) + " to " +
+                            std::to_string(setting.high) +
+                            (setting.type == Type::kBytes ? " with B, KiB, MiB or GiB" : "");
+  if (failure != std::errc() || unit == 0) return bad(setting, value, range);
+  number *= unit;
+  const bool whole = number == static_cast<double>(static_cast<std::int64_t>(number));
+  if (number < setting.low || number > setting.high || (setting.type == Type::kInteger && !whole)) {
+    return bad(setting, value, range);
+  }
+  return number;
+}
+
+Result<bool> flag_setting(std::string_view name) {
+  auto found = find(name);
+  if (!found) return found.error();
+  std::string value = raw(**found);
+  for (char& c : value) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (value == "1" || value == "true" || value == "yes" || value == "on") return true;
+  if (value == "0" || value == "false" || value == "no" || value == "off") return false;
+  return bad(**found, value, "0, 1, true, false, yes, no, on or off");
+}
+
+}  // namespace farandole

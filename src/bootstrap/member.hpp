@@ -1,0 +1,26 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "farandole/types.hpp"
+
+namespace farandole {
+
+/// One process of the job, as every other process knows it after rendezvous. `cards` carries
+/// what each transport needs to reach it, by the transport's own keys ("shm.fd", "tcp.address").
+struct Member {
+  Rank rank;
+  int local_rank = 0;
+  std::string host;     // for people
+  std::string host_id;  // equal exactly when two members can share memory
+  int pid = 0;
+  std::map<std::string, std::string> cards;
+};
+
+using Members = std::vector<Member>;  // index = rank
+
+}  // namespace farandole

@@ -1,0 +1,73 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.hpp"
+#include "bootstrap/job.hpp"
+#include "bootstrap/member.hpp"
+#include "farandole/result.hpp"
+
+namespace farandole {
+
+/// A rank that is no longer there. A clean departure ran shutdown(); `state` is what it passed.
+struct Departure {
+  Rank rank;
+  bool clean = false;
+  std::string reason;  // "died", "went silent for 30 s", "lost its launcher", "shut down"
+  std::string state;
+};
+
+/// This process's place in the job: the control plane.
+///
+/// Every rank proves that it knows the job's secret (HMAC-SHA-256 challenge and response, both
+/// ways) before anything it says is read. Rank 0 collects one Member per rank and hands out the
+/// table; then each rank keeps control sockets to its neighbours in a binary tree over the
+/// ranks. A neighbour whose socket closes without a farewell has died, one that is silent for
+/// Job::timeout is taken for dead; either news is flooded over the tree at once.
+///
+/// Threads   start() on the caller's thread; afterwards one control thread, asleep in epoll,
+///           owns the sockets. open(), accept(), flood(), leave() from any thread.
+/// Security  one listening port per process; connections that fail the handshake, stall, or send
+///           more than it allows are dropped and counted, and change nothing.
+/// Blocking  start(), open(), accept() block up to their deadline, leave() up to a second.
+class Session {
+ public:
+  struct Events {
+    /// On the control thread, once per rank, in the order of the news. Must not block.
+    std::function<void(const Departure&)> departed;
+    /// On the control thread: a message that another rank flooded.
+    std::function<void(Rank from, std::string_view message)> notice;
+  };
+
+  /// Rendezvous with all ranks of the job. `cards` is published in this rank's Member.
+  /// Errors    kTimedOut naming the ranks that did not come; kInvalidArgument when two processes
+  ///           claim one rank, when sizes differ, when the port is taken by another job.
+  static Result<std::unique_ptr<Session>> start(const Job& job,
+                                                std::map<std::string, std::string> cards,
+                                                Events events);
+  virtual ~Session() = default;
+
+  virtual const Members& members() const = 0;
+
+  /// A fresh authenticated stream socket to `peer`, non-blocking, that its accept() with the same
+  /// purpose receives. The caller owns the descriptor.
+  virtual Result<int> open(Rank peer, std::string_view purpose, Deadline deadline) = 0;
+  virtual Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) = 0;
+
+  /// Delivers `message` to Events::notice of every other rank that is alive.
+  virtual void flood(std::string_view message) = 0;
+
+  /// Says farewell, with `state` for the others, and closes everything. Idempotent.
+  virtual void leave(std::string_view state) = 0;
+
+  /// Connections refused since the start.
+  virtual std::uint64_t strangers() const = 0;
+};
+
+}  // namespace farandole

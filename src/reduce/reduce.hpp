@@ -1,0 +1,34 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+
+namespace farandole {
+
+/// target[i] = left[i] (+) right[i] for `count` elements. target may equal left or right; no
+/// other overlap. No alignment is needed. 16-bit floats are widened to float32, reduced, rounded
+/// to nearest even once. min and max give NaN if either side is NaN, and -0 < +0, so that equal
+/// inputs in any order give equal bits.
+using ReduceKernel = void (*)(std::byte* target, const std::byte* left, const std::byte* right,
+                              Count count);
+
+/// The kernel for this CPU (widest vector instructions found at start). kAverage and
+/// kPremultipliedSum reduce as kSum; scale() does the rest.
+/// On bool, sum, max and logical/bitwise or are "or"; product, min and and are "and".
+/// Errors    kInvalidArgument: bitwise and logical reductions need bool or integers; min and max
+///           are not defined on complex numbers; average needs numbers that are not bool.
+Result<ReduceKernel> find_kernel(DType dtype, Reduction reduction);
+
+/// target[i] = source[i] / divisor; integers round toward zero.
+void divide(std::byte* target, const std::byte* source, Count count, DType dtype,
+            std::size_t divisor);
+
+/// target[i] = source[i] * factor, computed in float64 (float32 for 16-bit floats); integers
+/// round toward zero and wrap.
+void scale(std::byte* target, const std::byte* source, Count count, DType dtype, double factor);
+
+}  // namespace farandole

@@ -1,0 +1,127 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+#include "schedule/expr.hpp"
+
+// A collective is data. A Schedule says, for every rank at once, which spans move in which
+// round; rounds that repeat are loops, so that a ring over 27,600 ranks is a few lines.
+// The verifier proves it, the engine runs it, the explainer draws it, the simulator times it.
+//
+// Buffers
+//   in       what the caller gives. Read only.
+//   out      what the caller gets. May be the same memory as `in` (see below).
+//   scratch  library memory, `scratch_slots` slots of one largest chunk each.
+// Chunks    by collective, n = elements per rank in the caller's terms:
+//             allreduce, broadcast   in and out: chunk_count chunks that share n elements
+//             reducescatter          in: p chunks of n elements; out: 1 chunk
+//             allgather              in: 1 chunk of n elements; out: p chunks
+//             barrier                none
+//           broadcast reads `in` at the root only.
+// In place  allreduce, broadcast: in = out. reducescatter: out = chunk r of in.
+//           allgather: in = chunk r of out. Every schedule must be right both ways.
+//
+// Rounds    A rank enters round k + 1 when all its actions of round k are finished. Within a
+//           round its actions run at once, so no action may write what another one reads or
+//           writes, with one exception: `after_previous` runs an action after the one before it.
+//           A send is finished when its span may be overwritten.
+// Matching  The i-th send from a to b on a lane meets the i-th receive at b from a on that lane.
+namespace farandole {
+
+enum class Buffer : std::uint8_t { kIn, kOut, kScratch };
+
+/// `count` consecutive chunks (or slots of scratch) from `first` on. A span of scratch holds as
+/// many elements as the data chunks [shape, shape + count) do; elsewhere shape equals first.
+struct Span {
+  Buffer buffer = Buffer::kIn;
+  Expr first;
+  Expr count = 1;
+  Expr shape;
+  bool operator==(const Span&) const = default;
+};
+
+/// low <= value < high.
+struct Guard {
+  Expr value, low, high;
+  bool operator==(const Guard&) const = default;
+};
+
+struct Action {
+  enum class Kind : std::uint8_t { kSend, kReceive, kLocal };
+  Kind kind = Kind::kSend;
+  std::vector<Guard> when;             // this rank takes part only if all hold
+  int lane = 0;                        // kSend, kReceive
+  Expr peer;                           // kSend, kReceive: a rank
+  std::optional<Span> source;          // kSend, kLocal: what is read. None: a zero-byte message.
+  std::optional<Span> target;          // kReceive, kLocal: what is written. None: zero bytes.
+  std::optional<Span> operand;         // set: target = operand (+) incoming, element by element
+  bool incoming_first = false;         // target = incoming (+) operand
+  bool after_previous = false;
+  bool operator==(const Action&) const = default;
+};
+
+struct Round {
+  std::vector<Action> actions;
+  bool operator==(const Round&) const = default;
+};
+
+struct Loop;
+using Item = std::variant<Round, std::shared_ptr<const Loop>>;
+struct Loop {
+  std::int64_t count = 0;
+  std::vector<Item> body;
+};
+
+struct Schedule {
+  Collective collective = Collective::kAllreduce;
+  std::string algorithm;
+  std::int64_t rank_count = 1;
+  std::int64_t root = 0;               // broadcast
+  std::int64_t chunk_count = 1;
+  std::int64_t scratch_slots = 0;
+  int lane_count = 1;
+  std::vector<Item> items;
+};
+
+/// Chunks of `in` (or `out`) as the table above says.
+std::int64_t chunks_of(const Schedule& schedule, Buffer buffer);
+
+/// What a proof covered.
+struct Proof {
+  std::int64_t rounds = 0;    // longest rank
+  std::int64_t transfers = 0; // messages over all ranks
+  std::int64_t reductions = 0;
+};
+
+/// A schedule that verify() has proved; nothing else can make one.
+/// Threads   immutable; share freely.
+class VerifiedSchedule {
+ public:
+  const Schedule& schedule() const { return *schedule_; }
+  const Proof& proof() const { return proof_; }
+
+ private:
+  friend Result<VerifiedSchedule> verify(Schedule schedule);
+  VerifiedSchedule(std::shared_ptr<const Schedule> schedule, Proof proof)
+      : schedule_(std::move(schedule)), proof_(proof) {}
+  std::shared_ptr<const Schedule> schedule_;
+  Proof proof_;
+};
+
+/// Proves, with `in` and `out` apart and in place: every rank ends with what the collective
+/// promises, each contribution counted once; the same expression tree on every rank, so results
+/// are bitwise equal; no deadlock even when every send waits for its receive; no message left
+/// over; matching spans equally long; no two actions of a round in conflict; indices in range.
+/// Errors    kInternal, with rank, round and reason, when the proof fails.
+Result<VerifiedSchedule> verify(Schedule schedule);
+
+}  // namespace farandole

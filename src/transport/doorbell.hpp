@@ -1,0 +1,47 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "farandole/result.hpp"
+
+namespace farandole {
+
+/// Wakes a sleeping engine, from this process or another one on the host.
+///
+/// The sleeper arms a word that its peers can read, looks for work once more, and sleeps on fd().
+/// Whoever makes work for it calls ring(), which costs one load unless the word is armed. The
+/// wake-up itself is a datagram to a socket in Linux's abstract name space: no file, nothing to
+/// clean up, and a stranger's datagram only wakes the engine for nothing.
+/// Threads   arm(), disarm() and drain() from the sleeper; ring() from any thread.
+class Doorbell {
+ public:
+  /// `armed` lives in memory that all ringers map, and outlives the bell.
+  static Result<std::unique_ptr<Doorbell>> create(std::atomic<std::uint32_t>& armed);
+  ~Doorbell();
+  Doorbell(const Doorbell&) = delete;
+  Doorbell& operator=(const Doorbell&) = delete;
+
+  int fd() const { return fd_; }
+  const std::string& address() const { return address_; }
+  void arm() { armed_.store(1, std::memory_order_seq_cst); }
+  void disarm() { armed_.store(0, std::memory_order_relaxed); }
+  void drain();
+  void ring() { ring(armed_, address_, fd_); }
+
+  /// Rings the bell whose word and address a peer published. `from_fd` is any Doorbell's fd.
+  static void ring(std::atomic<std::uint32_t>& armed, const std::string& address, int from_fd);
+
+ private:
+  Doorbell(int fd, std::string address, std::atomic<std::uint32_t>& armed)
+      : fd_(fd), address_(std::move(address)), armed_(armed) {}
+  int fd_;
+  std::string address_;
+  std::atomic<std::uint32_t>& armed_;
+};
+
+}  // namespace farandole

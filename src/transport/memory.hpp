@@ -1,0 +1,53 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+
+namespace farandole {
+
+/// The library-owned memory of one process: one sparse region, allocated from as needed.
+///
+/// On a host it is an anonymous file (memfd) that peers map once as a whole, so that any buffer
+/// in it is an offset to them and nothing has a name that could be left behind. Pages exist once
+/// touched and are given back to the system on release of large blocks.
+/// Threads   allocate() and release() from any thread.
+/// Errors    kInvalidArgument when the region is exhausted, kInternal when the system refuses.
+class Memory {
+ public:
+  /// Reserves `reserve` bytes of address space. The first page, header(), is the transport's.
+  static Result<std::unique_ptr<Memory>> create(Bytes reserve);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// At least `size` bytes, aligned to 64 (to a page from one page on), zero on first use only.
+  Result<std::byte*> allocate(Bytes size);
+  void release(std::byte* block);
+
+  /// Offset of [data, data + size) if it lies inside, else nothing.
+  std::optional<Bytes> offset_of(const std::byte* data, Bytes size) const;
+  std::byte* base() const { return base_; }
+  std::byte* header() const { return base_; }
+  Bytes reserved() const { return reserved_; }
+  int fd() const { return fd_; }
+  static constexpr std::size_t kHeaderBytes = 4096;
+
+ private:
+  Memory(int fd, std::byte* base, Bytes reserved);
+  const int fd_;
+  std::byte* const base_;
+  const Bytes reserved_;
+  std::mutex mutex_;
+  std::map<std::size_t, std::size_t> free_;       // offset -> bytes, coalesced
+  std::map<std::size_t, std::size_t> allocated_;  // offset -> bytes
+};
+
+}  // namespace farandole

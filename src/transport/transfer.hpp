@@ -1,0 +1,80 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+
+namespace farandole {
+
+/// Which operation a message belongs to: the `sequence`-th on a communicator.
+struct OperationId {
+  std::uint32_t communicator = 0;
+  std::uint32_t sequence = 0;
+  bool operator==(const OperationId&) const = default;
+};
+
+/// What a receive matches on, together with the peer.
+struct Tag {
+  OperationId operation;
+  std::uint32_t lane = 0;
+  bool operator==(const Tag&) const = default;
+};
+
+/// What a rank believes it is doing; travels with every message, so that a disagreement is
+/// noticed by the first receiver and both sides can be told in words.
+struct Signature {
+  std::uint8_t collective = 0;
+  std::uint8_t dtype = 0;
+  std::uint8_t reduction = 0;
+  std::uint8_t algorithm = 0;
+  std::int32_t root = -1;
+  std::uint64_t count = 0;
+  bool operator==(const Signature&) const = default;
+};
+static_assert(sizeof(Signature) == 16);
+
+enum class TransferState : std::uint8_t { kIdle, kActive, kDone, kFailed };
+
+/// One message in flight. The caller owns it and its memory; the transport links it into its own
+/// lists from post() until the state is kDone or kFailed, so posting allocates nothing.
+/// Threads   the engine's driver only.
+struct Transfer {
+  // Set by the caller.
+  Rank peer;
+  Tag tag;
+  Signature signature;
+  Bytes bytes;
+  // Set by the transport.
+  TransferState state = TransferState::kIdle;
+  ErrorKind error = ErrorKind::kInternal;  // valid in kFailed: kMismatch or kRankFailed
+  Signature seen;                          // valid in kFailed with kMismatch: the peer's signature
+  Bytes seen_bytes;                        // likewise: the peer's number of bytes
+  // The transport's own while kActive.
+  Transfer* next = nullptr;
+  Bytes moved;
+  std::uint64_t handle = 0;
+  std::uint32_t phase = 0;
+};
+
+struct Send : Transfer {
+  const std::byte* source = nullptr;
+};
+
+/// Where arriving bytes go. With `consume` set the transport calls it once per piece, in any
+/// order of offsets, each offset a multiple of kPieceAlignment and no byte twice; the pieces may
+/// lie in the peer's memory. Without it the transport writes to `target`.
+struct Receive : Transfer {
+  using Consume = void (*)(void* context, Bytes offset, const std::byte* data, Bytes bytes);
+  static constexpr std::size_t kPieceAlignment = 16;  // the largest element
+  std::byte* target = nullptr;
+  Consume consume = nullptr;
+  void* context = nullptr;
+
+  void deliver(Bytes offset, const std::byte* data, Bytes length);
+};
+
+}  // namespace farandole

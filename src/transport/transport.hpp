@@ -1,0 +1,83 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "base/clock.hpp"
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+#include "transport/transfer.hpp"
+
+namespace farandole {
+
+/// What a transport can do; the planner reads it, tests skip by it.
+struct Capabilities {
+  std::string_view name;
+  bool peer_memory = false;     // a receive may read library-owned memory of the peer in place
+  bool device_memory = false;   // spans may lie in device memory
+  bool reorders = false;        // messages of different tags may overtake each other on the wire
+  Bytes eager_bytes_max;        // up to here a send may finish before its receive is posted
+};
+
+/// Bytes counted since the start, for reports.
+struct TransportCounters {
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t sent_messages = 0;
+  std::uint64_t received_bytes = 0;
+  std::uint64_t received_messages = 0;
+};
+
+/// A channel of messages between this rank and each peer of the job. Ranks are world ranks.
+///
+/// Threads   connect() from any thread, it may block; everything else from the engine's driver,
+///           one thread at a time.
+/// Order     Two messages to one peer with one tag match in the order posted. Messages with
+///           different tags never wait for each other: one whose receive is not posted yet is
+///           set aside.
+/// Memory    Source, target and operand stay valid, and the source unwritten, until the state of
+///           the transfer is kDone or kFailed and, after cancel(), until cancel() returned true.
+/// Match     A message whose bytes or signature differ from its receive fails the receive with
+///           kMismatch; the payload is discarded, the send counts as done.
+/// Errors    A peer that is gone fails its transfers with kRankFailed, now and later; transfers
+///           with other peers go on.
+/// Blocking  Only connect() blocks. post() and progress() do not allocate, lock or log, except
+///           to set aside more unexpected messages than the preallocated pool holds.
+class Transport {
+ public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;
+
+  virtual const Capabilities& capabilities() const = 0;
+  virtual TransportCounters counters() const = 0;
+
+  /// Makes ready to talk to `peers`; idempotent. Both sides call it, in any order. Fails with
+  /// kTimedOut or kRankFailed naming the peer, or kUnsupported if it cannot be reached this way.
+  virtual Result<void> connect(std::span<const Rank> peers, Deadline deadline) = 0;
+
+  virtual void post(Send& send) = 0;
+  virtual void post(Receive& receive) = 0;
+
+  /// Moves what can be moved; true if anything did.
+  virtual bool progress() = 0;
+
+  /// Ends every transfer of an operation on this rank, posted or yet to arrive: states become
+  /// kFailed, late messages are discarded from now on. Returns true once no memory of the
+  /// operation is touched any more; until then call progress() and cancel() again.
+  virtual bool cancel(OperationId operation) = 0;
+
+  /// The operation ended normally; messages that still arrive for it are discarded.
+  virtual void retire(OperationId operation) = 0;
+
+  /// The peer is gone, says the control plane.
+  virtual void peer_failed(Rank peer) = 0;
+
+  /// A descriptor that polls readable when progress() may have work, or -1 when the engine's
+  /// doorbell is rung instead.
+  virtual int wait_fd() const { return -1; }
+};
+
+}  // namespace farandole
