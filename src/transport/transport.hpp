@@ -65,12 +65,9 @@ class Transport {
   virtual bool progress() = 0;
 
   /// Ends every transfer of an operation on this rank, posted or yet to arrive: states become
-  /// kFailed, late messages are discarded from now on. Returns true once no memory of the
+  /// kFailed, late messages are discarded from now on (the last 256 such operations are kept). Returns true once no memory of the
   /// operation is touched any more; until then call progress() and cancel() again.
   virtual bool cancel(OperationId operation) = 0;
-
-  /// The operation ended normally; messages that still arrive for it are discarded.
-  virtual void retire(OperationId operation) = 0;
 
   /// The peer is gone, says the control plane.
   virtual void peer_failed(Rank peer) = 0;

@@ -1,0 +1,130 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The native module. Front ends pass pointers, counts and enum values; no array types here.
+
+Enum values are indices into `DTYPES`, `REDUCTIONS` and `COLLECTIVES`. Every call that may wait
+releases the GIL. Errors are the classes of farandole.errors, raised with their attributes.
+"""
+
+from typing import Any
+
+DTYPES: list[str]
+REDUCTIONS: list[str]
+COLLECTIVES: list[str]
+VERSION: str
+
+class Request:
+    """An operation in flight. Dropping it does not cancel it."""
+
+    def wait(self) -> None: ...
+    def test(self) -> bool:
+        """True when finished; raises the error if it failed. Does not block."""
+
+class OwnedBuffer:
+    """Library-owned memory; buffer protocol (unsigned bytes, writable). Freed with the object."""
+
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Communicator:
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def run(
+        self,
+        collective: int,
+        input: int,
+        output: int,
+        count: int,
+        dtype: int,
+        reduction: int = 0,
+        root: int = 0,
+        algorithm: str = "",
+        name: str = "",
+        factor: float = 1.0,
+    ) -> None:
+        """Runs to the end. `count` is elements per rank in the caller's terms: the tensor for
+        allreduce and broadcast, the output for reducescatter, the input for allgather."""
+    def start(
+        self,
+        collective: int,
+        input: int,
+        output: int,
+        count: int,
+        dtype: int,
+        reduction: int = 0,
+        root: int = 0,
+        algorithm: str = "",
+        name: str = "",
+        factor: float = 1.0,
+    ) -> Request:
+        """The same without waiting. Buffers stay valid and untouched until wait() returned."""
+
+class Context:
+    """One process's membership in a job."""
+
+    @staticmethod
+    def from_environment() -> Context: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def local_rank(self) -> int: ...
+    @property
+    def local_size(self) -> int: ...
+    @property
+    def cross_rank(self) -> int: ...
+    @property
+    def cross_size(self) -> int: ...
+    @property
+    def world(self) -> Communicator: ...
+    @property
+    def members(self) -> list[dict[str, Any]]:
+        """rank, local_rank, host, pid of every process."""
+    @property
+    def started_by(self) -> str: ...
+    def allocate(self, nbytes: int) -> OwnedBuffer: ...
+    def statistics(self) -> dict[str, Any]:
+        """operations: int; active_seconds: time with at least one operation in flight;
+        wait_seconds: time callers spent blocked; transports: {name: {sent_bytes, sent_messages,
+        received_bytes, received_messages}}; plans: {"allreduce ring shm": {calls, bytes}};
+        strangers: connections refused."""
+    def shutdown(self) -> None: ...
+
+def inproc(
+    rank_count: int, peer_memory: bool = True, transport: str = "inproc"
+) -> list[Context]:
+    """Contexts whose ranks are threads of this process, for tests; drive each from its own
+    thread. `peer_memory=False` forces staging."""
+
+class Schedule:
+    @staticmethod
+    def build(collective: str, algorithm: str, rank_count: int, root: int = 0) -> Schedule: ...
+    @staticmethod
+    def parse(text: str) -> Schedule: ...
+    @property
+    def collective(self) -> str: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def rank_count(self) -> int: ...
+    @property
+    def chunk_count(self) -> int: ...
+    def text(self) -> str: ...
+    def verify(self) -> dict[str, int]:
+        """rounds, transfers, reductions; raises InternalError with the reason if it is wrong."""
+    def expand(self) -> list[list[list[dict[str, Any]]]]:
+        """[rank][round][action]; an action has kind ("send", "receive", "local"), lane, peer,
+        source, target, operand (each None or (buffer, first, count, shape) with buffer "in",
+        "out" or "scratch"), incoming_first, after_previous."""
+
+def algorithms() -> list[dict[str, str]]:
+    """collective, name, summary, cost, source."""
+
+def settings() -> list[dict[str, str]]:
+    """name, type, default, value, help of every environment variable."""
