@@ -1,0 +1,9 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "reduce/kernels.inc"
+
+namespace farandole {
+
+constexpr KernelTable kBaselineKernels = make_kernels();
+
+}  // namespace farandole
