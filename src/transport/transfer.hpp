@@ -50,7 +50,7 @@ struct Transfer {
   Bytes bytes;
   // Set by the transport.
   TransferState state = TransferState::kIdle;
-  ErrorKind error = ErrorKind::kInternal;  // valid in kFailed: kMismatch or kRankFailed
+  ErrorKind error = ErrorKind::kInternal;  // in kFailed: kMismatch, kRankFailed; else cancelled
   Signature seen;                          // valid in kFailed with kMismatch: the peer's signature
   Bytes seen_bytes;                        // likewise: the peer's number of bytes
   // The transport's own while kActive.
@@ -58,6 +58,11 @@ struct Transfer {
   Bytes moved;
   std::uint64_t handle = 0;
   std::uint32_t phase = 0;
+
+  // For transports: what post() does first, and the two ends.
+  void start();
+  void finish() { state = TransferState::kDone; }
+  void fail(ErrorKind kind);
 };
 
 struct Send : Transfer {
@@ -74,6 +79,7 @@ struct Receive : Transfer {
   Consume consume = nullptr;
   void* context = nullptr;
 
+  /// Hands one piece on; nothing happens for length 0.
   void deliver(Bytes offset, const std::byte* data, Bytes length);
 };
 

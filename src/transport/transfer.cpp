@@ -1,0 +1,32 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/transfer.hpp"
+
+#include <cstring>
+
+namespace farandole {
+
+void Transfer::start() {
+  state = TransferState::kActive;
+  error = ErrorKind::kInternal;
+  next = nullptr;
+  moved = Bytes{0};
+  handle = 0;
+  phase = 0;
+}
+
+void Transfer::fail(ErrorKind kind) {
+  error = kind;
+  state = TransferState::kFailed;
+}
+
+void Receive::deliver(Bytes offset, const std::byte* data, Bytes length) {
+  if (length.value() == 0) return;
+  if (consume != nullptr) {
+    consume(context, offset, data, length);
+  } else {
+    std::memcpy(target + offset.value(), data, length.value());
+  }
+}
+
+}  // namespace farandole
