@@ -1,0 +1,30 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/layout.hpp"
+
+namespace farandole {
+
+Layout Layout::share(Count n, std::int64_t chunks, Bytes element) {
+  constexpr std::size_t kLineBytes = 64;
+  if (n.value() == 0 || chunks <= 0) return Layout{Count{0}, Count{0}};
+  const std::size_t line = kLineBytes / element.value();
+  const std::size_t each = (n.value() - 1) / static_cast<std::size_t>(chunks) + 1;
+  return Layout{n, Count{((each - 1) / line + 1) * line}};
+}
+
+Layout Layout::repeat(Count n, std::int64_t chunks) {
+  return Layout{Count{n.value() * static_cast<std::size_t>(chunks)}, n};
+}
+
+Count Layout::offset(std::int64_t chunk) const {
+  const auto index = static_cast<std::size_t>(chunk);
+  if (chunk_.value() == 0) return Count{0};
+  // Compared by division, so that no product of a large index overflows.
+  return index > total_.value() / chunk_.value() ? total_ : Count{index * chunk_.value()};
+}
+
+Count Layout::length(std::int64_t first, std::int64_t count) const {
+  return offset(first + count) - offset(first);
+}
+
+}  // namespace farandole

@@ -1,0 +1,36 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "farandole/types.hpp"
+
+namespace farandole {
+
+/// Where the chunks of one buffer lie, in elements.
+///
+/// Slots     A slot of scratch holds chunk_elements_max() elements and slots follow each other
+///           without a gap, so that a span of several chunks is contiguous there too: every
+///           chunk but the last ones of a shared layout is exactly that long.
+class Layout {
+ public:
+  /// `chunks` chunks share n elements (allreduce, broadcast). Each is n / chunks rounded up to
+  /// whole cache lines of 64 bytes; the last ones are shorter or empty.
+  static Layout share(Count n, std::int64_t chunks, Bytes element);
+  /// `chunks` chunks of exactly n elements (reducescatter, allgather).
+  static Layout repeat(Count n, std::int64_t chunks);
+
+  /// First element of a chunk, 0 <= chunk <= chunks.
+  Count offset(std::int64_t chunk) const;
+  /// Elements in chunks [first, first + count).
+  Count length(std::int64_t first, std::int64_t count) const;
+  /// Elements in one slot of scratch.
+  Count chunk_elements_max() const { return chunk_; }
+
+ private:
+  Layout(Count total, Count chunk) : total_(total), chunk_(chunk) {}
+  Count total_, chunk_;
+};
+
+}  // namespace farandole
