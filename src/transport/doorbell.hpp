@@ -14,9 +14,11 @@ namespace farandole {
 /// Wakes a sleeping engine, from this process or another one on the host.
 ///
 /// The sleeper arms a word that its peers can read, looks for work once more, and sleeps on fd().
-/// Whoever makes work for it calls ring(), which costs one load unless the word is armed. The
-/// wake-up itself is a datagram to a socket in Linux's abstract name space: no file, nothing to
-/// clean up, and a stranger's datagram only wakes the engine for nothing.
+/// Whoever makes work for it publishes the work with a sequentially consistent store, so that
+/// either side sees what the other one wrote, and calls ring(), which costs one load unless the
+/// word is armed; ringing disarms it. The wake-up itself is a datagram to a socket in Linux's
+/// abstract name space: no file, nothing to clean up, and a stranger's datagram only wakes the
+/// engine for nothing.
 /// Threads   arm(), disarm() and drain() from the sleeper; ring() from any thread.
 class Doorbell {
  public:
@@ -35,6 +37,9 @@ class Doorbell {
 
   /// Rings the bell whose word and address a peer published. `from_fd` is any Doorbell's fd.
   static void ring(std::atomic<std::uint32_t>& armed, const std::string& address, int from_fd);
+
+  /// Whether a bell of that address can be rung from here; wakes its owner for nothing.
+  static bool reachable(const std::string& address, int from_fd);
 
  private:
   Doorbell(int fd, std::string address, std::atomic<std::uint32_t>& armed)

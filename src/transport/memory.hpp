@@ -10,6 +10,7 @@
 
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
+#include "transport/intervals.hpp"
 
 namespace farandole {
 
@@ -17,7 +18,8 @@ namespace farandole {
 ///
 /// On a host it is an anonymous file (memfd) that peers map once as a whole, so that any buffer
 /// in it is an offset to them and nothing has a name that could be left behind. Pages exist once
-/// touched and are given back to the system on release of large blocks.
+/// touched. Up to kWarmBytes of released memory keep their pages for the next allocation; the
+/// pages of what is released beyond that go back to the system.
 /// Threads   allocate() and release() from any thread.
 /// Errors    kInvalidArgument when the region is exhausted, kInternal when the system refuses.
 class Memory {
@@ -39,14 +41,17 @@ class Memory {
   Bytes reserved() const { return reserved_; }
   int fd() const { return fd_; }
   static constexpr std::size_t kHeaderBytes = 4096;
+  static constexpr std::size_t kWarmBytes = std::size_t{64} << 20;
 
  private:
   Memory(int fd, std::byte* base, Bytes reserved);
+  void give_back_pages(Intervals::Interval released);
   const int fd_;
   std::byte* const base_;
   const Bytes reserved_;
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_;       // offset -> bytes, coalesced
+  Intervals free_;
+  Intervals warm_;                                // the part of free_ that may have pages
   std::map<std::size_t, std::size_t> allocated_;  // offset -> bytes
 };
 

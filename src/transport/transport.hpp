@@ -15,10 +15,10 @@ namespace farandole {
 /// What a transport can do; the planner reads it, tests skip by it.
 struct Capabilities {
   std::string_view name;
-  bool peer_memory = false;     // a receive may read library-owned memory of the peer in place
-  bool device_memory = false;   // spans may lie in device memory
-  bool reorders = false;        // messages of different tags may overtake each other on the wire
-  Bytes eager_bytes_max;        // up to here a send may finish before its receive is posted
+  bool peer_memory = false;    // a receive may read library-owned memory of the peer in place
+  bool device_memory = false;  // spans may lie in device memory
+  bool reorders = false;       // messages of different tags may overtake each other on the wire
+  Bytes eager_bytes_max;       // up to here a send may finish before its receive is posted
 };
 
 /// Bytes counted since the start, for reports.
@@ -65,8 +65,9 @@ class Transport {
   virtual bool progress() = 0;
 
   /// Ends every transfer of an operation on this rank, posted or yet to arrive: states become
-  /// kFailed, late messages are discarded from now on (the last 256 such operations are kept). Returns true once no memory of the
-  /// operation is touched any more; until then call progress() and cancel() again.
+  /// kFailed, late messages are discarded from now on (the last 256 such operations are kept).
+  /// Returns true once no memory of the operation is touched any more; until then call progress()
+  /// and cancel() again.
   virtual bool cancel(OperationId operation) = 0;
 
   /// The peer is gone, says the control plane.
