@@ -11,24 +11,28 @@ namespace farandole {
 
 /// target[i] = left[i] (+) right[i] for `count` elements. target may equal left or right; no
 /// other overlap. No alignment is needed. 16-bit floats are widened to float32, reduced, rounded
-/// to nearest even once. min and max give NaN if either side is NaN, and -0 < +0, so that equal
-/// inputs in any order give equal bits.
+/// to nearest even once. min and max give NaN if either side is NaN, and -0 < +0. Every NaN that
+/// comes out is the same quiet NaN, and integers wrap. So equal inputs give equal bits, whichever
+/// side they stand on and whichever instructions the CPU has, as long as the calling threads
+/// agree on the CPU's rounding and flush-to-zero modes.
 using ReduceKernel = void (*)(std::byte* target, const std::byte* left, const std::byte* right,
                               Count count);
 
 /// The kernel for this CPU (widest vector instructions found at start). kAverage and
 /// kPremultipliedSum reduce as kSum; scale() does the rest.
-/// On bool, sum, max and logical/bitwise or are "or"; product, min and and are "and".
+/// On bool, sum, max and logical/bitwise or are "or"; product, min and and are "and". A byte that
+/// is not 0 is true; results are 0 or 1.
 /// Errors    kInvalidArgument: bitwise and logical reductions need bool or integers; min and max
 ///           are not defined on complex numbers; average needs numbers that are not bool.
 Result<ReduceKernel> find_kernel(DType dtype, Reduction reduction);
 
-/// target[i] = source[i] / divisor; integers round toward zero.
+/// target[i] = source[i] / divisor; integers round toward zero, bool counts as 0 or 1. target may
+/// equal source, here and in scale().
 void divide(std::byte* target, const std::byte* source, Count count, DType dtype,
             std::size_t divisor);
 
 /// target[i] = source[i] * factor, computed in float64 (float32 for 16-bit floats); integers
-/// round toward zero and wrap.
+/// round toward zero and wrap, and are 0 where the product is infinite or NaN.
 void scale(std::byte* target, const std::byte* source, Count count, DType dtype, double factor);
 
 }  // namespace farandole

@@ -12,8 +12,7 @@ set(avx512_options ${avx2_options} -mavx512f -mavx512bw -mavx512dq -mavx512vl
 
 foreach(variant baseline avx2 avx512)
   set_source_files_properties(src/reduce/variant_${variant}.cpp PROPERTIES
-    COMPILE_OPTIONS "${kernel_options};${${variant}_options}"
-    OBJECT_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/reduce/kernels.inc)
+    COMPILE_OPTIONS "${kernel_options};${${variant}_options}")
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set_source_files_properties(src/reduce/variant_avx2.cpp src/reduce/variant_avx512.cpp
