@@ -277,13 +277,13 @@ TEST(DivideAndScale, MatchTheScalarReference) {
 template <class T>
 Data divided(DType dtype, std::initializer_list<T> values, std::size_t divisor) {
   Data data = data_of(values);
-  divide(data.data(), data.data(), Count{values.size()}, dtype, divisor);
+  divide(data.data(), data.data(), Count{data.size() / size_of(dtype).value()}, dtype, divisor);
   return data;
 }
 template <class T>
 Data scaled(DType dtype, std::initializer_list<T> values, double factor) {
   Data data = data_of(values);
-  scale(data.data(), data.data(), Count{values.size()}, dtype, factor);
+  scale(data.data(), data.data(), Count{data.size() / size_of(dtype).value()}, dtype, factor);
   return data;
 }
 
