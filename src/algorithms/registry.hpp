@@ -21,10 +21,10 @@ struct AlgorithmParameters {
 /// One row of the algorithm table; each algorithm file defines its own.
 struct AlgorithmInfo {
   Collective collective;
-  std::string_view name;      // "ring"
-  std::string_view summary;   // one line for people
-  std::string_view cost;      // "2(p-1)a + 2(p-1)/p nb", symbols as in docs
-  std::string_view source;    // "[Patarasuk09]"
+  std::string_view name;     // "ring"
+  std::string_view summary;  // one line for people
+  std::string_view cost;     // "2(p-1)a + 2(p-1)/p nb", symbols as in docs
+  std::string_view source;   // "[Patarasuk09]"
   Schedule (*build)(const AlgorithmParameters& parameters);
 };
 

@@ -1,0 +1,47 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "algorithms/table.hpp"
+#include "schedule/builder.hpp"
+
+namespace farandole {
+namespace {
+
+// Ring allreduce: partial sums travel once around the ring, then the sums do.
+//
+//   chunks   rank_count
+//   rounds   2 (rank_count - 1)
+//   sent     2 (rank_count - 1) / rank_count of the bytes, per rank
+//   scratch  none; works in place
+//   needs    rank_count >= 1; any transport
+//   source   [Patarasuk09]
+Schedule ring_allreduce(const AlgorithmParameters& parameters) {
+  const std::int64_t p = parameters.rank_count;
+  ScheduleBuilder b(Collective::kAllreduce, "ring", p, p);
+  if (p == 1) {
+    b.round().copy(out(0), in(0));
+    return std::move(b).build();
+  }
+  const Expr r = b.rank(), left = (r - 1) % p, right = (r + 1) % p;
+  b.round().send(in(r), right).receive_reduce(out(left), in(left), left);
+  b.loop(p - 2, [&](const Expr& s) {
+    const Expr next = (r - s - 2) % p;
+    b.round().send(out((r - s - 1) % p), right).receive_reduce(out(next), in(next), left);
+  });
+  // Rank r now holds the sum of chunk r + 1.
+  b.loop(p - 1, [&](const Expr& s) {
+    b.round().send(out((r - s + 1) % p), right).receive(out((r - s) % p), left);
+  });
+  return std::move(b).build();
+}
+
+}  // namespace
+
+constinit const AlgorithmInfo kAllreduceRing = {
+    Collective::kAllreduce,
+    "ring",
+    "sums travel around one ring; best for large messages",
+    "2(p-1)a + 2(p-1)/p nb",
+    "[Patarasuk09]",
+    &ring_allreduce};
+
+}  // namespace farandole

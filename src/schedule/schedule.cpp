@@ -1,0 +1,23 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/schedule.hpp"
+
+namespace farandole {
+
+std::int64_t chunks_of(const Schedule& schedule, Buffer buffer) {
+  if (buffer == Buffer::kScratch) return schedule.scratch_slots;
+  switch (schedule.collective) {
+    case Collective::kReducescatter:
+      return buffer == Buffer::kIn ? schedule.chunk_count : 1;
+    case Collective::kAllgather:
+      return buffer == Buffer::kIn ? 1 : schedule.chunk_count;
+    case Collective::kAllreduce:
+    case Collective::kBroadcast:
+      return schedule.chunk_count;
+    case Collective::kBarrier:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace farandole
