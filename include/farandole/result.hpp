@@ -32,6 +32,7 @@ struct Error {
   ErrorKind kind = ErrorKind::kInternal;
   std::string message;
   std::optional<ProcessName> culprit = std::nullopt;
+  std::string operation = {};  // what was in flight, if anything was
 };
 
 /// A value or an Error. Nothing in the library's core throws.

@@ -13,6 +13,12 @@ REDUCTIONS: list[str]
 COLLECTIVES: list[str]
 VERSION: str
 
+def buffer(object: Any) -> tuple[int, int, bool]:
+    """Address, bytes and read-only flag of a C-contiguous buffer. The caller keeps it alive."""
+
+def dlpack(array: Any) -> tuple[int, list[int], str, bool, bool]:
+    """Address, shape, dtype name, whether contiguous, whether on the CPU."""
+
 class Request:
     """An operation in flight. Dropping it does not cancel it."""
 
@@ -94,13 +100,16 @@ class Context:
         wait_seconds: time callers spent blocked; transports: {name: {sent_bytes, sent_messages,
         received_bytes, received_messages}}; plans: {"allreduce ring shm": {calls, bytes}};
         strangers: connections refused."""
+    def dump(self) -> str:
+        """State of every operation in flight, for bug reports."""
     def shutdown(self) -> None: ...
 
 def inproc(
     rank_count: int, peer_memory: bool = True, transport: str = "inproc"
 ) -> list[Context]:
     """Contexts whose ranks are threads of this process, for tests; drive each from its own
-    thread. `peer_memory=False` forces staging."""
+    thread. `peer_memory=False` forces staging. `transport`: inproc, fault (inproc with random
+    delays), or shm and tcp with a real rendezvous over loopback."""
 
 class Schedule:
     @staticmethod

@@ -1,0 +1,229 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <iterator>
+#include <memory>
+
+#include "bindings.hpp"
+#include "farandole/farandole.hpp"
+
+namespace nb = nanobind;
+
+namespace farandole::bindings {
+namespace {
+
+// Between two looks at Python's pending signals.
+constexpr auto kSignalInterval = std::chrono::milliseconds(100);
+
+/// Waits without the GIL. Control-C ends the wait: what is in flight is aborted first, since
+/// Python may free its buffers once the exception is on its way.
+void wait(Request& request) {
+  for (;;) {
+    Result<bool> ended = [&] {
+      const nb::gil_scoped_release release;
+      return request.wait_for(kSignalInterval);
+    }();
+    if (take(std::move(ended))) return;
+    if (PyErr_CheckSignals() == 0) continue;
+    nb::python_error interrupted;
+    {
+      const nb::gil_scoped_release release;
+      request.abort("interrupted by a signal");
+      (void)request.wait();
+    }
+    throw interrupted;
+  }
+}
+
+void check_index(const char* argument, int given, int count) {
+  if (given >= 0 && given < count) return;
+  raise({ErrorKind::kInvalidArgument, "argument '" + std::string(argument) + "' is " +
+                                          std::to_string(given) + ", allowed is 0 to " +
+                                          std::to_string(count - 1) + "."});
+}
+
+Request start(Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
+              std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
+              const std::string& name, double factor, bool background) {
+  check_index("collective", collective, kCollectiveCount);
+  check_index("dtype", dtype, kDTypeCount);
+  check_index("reduction", reduction, kReductionCount);
+  const nb::gil_scoped_release release;
+  Result<Request> request = self.start(
+      static_cast<Collective>(collective), reinterpret_cast<const void*>(input),
+      reinterpret_cast<void*>(output), Count{count}, static_cast<DType>(dtype),
+      static_cast<Reduction>(reduction), Rank{root}, {algorithm, name, factor, background});
+  if (request) return *std::move(request);
+  const nb::gil_scoped_acquire acquire;
+  raise(request.error());
+}
+
+/// Library memory as Python sees it: a writable buffer of bytes.
+struct OwnedBuffer {
+  std::shared_ptr<std::byte> data;
+  std::size_t size = 0;
+};
+
+int get_buffer(PyObject* object, Py_buffer* view, int flags) {
+  auto* self = nb::inst_ptr<OwnedBuffer>(object);
+  return PyBuffer_FillInfo(view, object, self->data.get(), static_cast<Py_ssize_t>(self->size), 0,
+                           flags);
+}
+
+PyType_Slot kOwnedBufferSlots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+                                   {0, nullptr}};
+
+/// Address, bytes and read-only flag of a contiguous buffer; the caller keeps the object alive.
+nb::tuple buffer(nb::handle object) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  const nb::tuple result = nb::make_tuple(reinterpret_cast<std::uintptr_t>(view.buf),
+                                          static_cast<std::size_t>(view.len), view.readonly != 0);
+  PyBuffer_Release(&view);
+  return result;
+}
+
+/// The same for anything that speaks DLPack, with its dtype by name and its shape.
+nb::tuple dlpack(const nb::ndarray<nb::ro>& array) {
+  nb::list shape;
+  std::int64_t expected = 1;
+  bool contiguous = true;
+  for (std::size_t i = array.ndim(); i-- > 0;) {
+    contiguous &= array.shape(i) <= 1 || array.stride(i) == expected;
+    expected *= static_cast<std::int64_t>(array.shape(i));
+  }
+  for (std::size_t i = 0; i < array.ndim(); ++i) shape.append(array.shape(i));
+  static constexpr const char* kKinds[] = {"int", "uint", "float", "", "bfloat", "complex", "bool"};
+  const auto dtype = array.dtype();
+  std::string name = dtype.code < std::size(kKinds) ? kKinds[dtype.code] : "";
+  if (name != "bool") name += std::to_string(dtype.bits * dtype.lanes);
+  return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), shape, name, contiguous,
+                        array.device_type() == nb::device::cpu::value);
+}
+
+OwnedBuffer allocate(Context& self, std::size_t bytes) {
+  return {take(self.allocate(Bytes{bytes})), bytes};
+}
+
+nb::dict statistics(const Context& self) {
+  const Statistics from = self.statistics();
+  nb::dict transports;
+  for (const auto& [name, traffic] : from.transports) {
+    nb::dict row;
+    row["sent_bytes"] = traffic.sent_bytes;
+    row["sent_messages"] = traffic.sent_messages;
+    row["received_bytes"] = traffic.received_bytes;
+    row["received_messages"] = traffic.received_messages;
+    transports[name.c_str()] = row;
+  }
+  nb::dict plans;
+  for (const auto& [label, calls] : from.plans) {
+    nb::dict row;
+    row["calls"] = calls.calls;
+    row["bytes"] = calls.bytes;
+    plans[label.c_str()] = row;
+  }
+  nb::dict result;
+  result["operations"] = from.operations;
+  result["active_seconds"] = from.active_seconds;
+  result["wait_seconds"] = from.wait_seconds;
+  result["strangers"] = from.strangers;
+  result["transports"] = transports;
+  result["plans"] = plans;
+  return result;
+}
+
+nb::list members(const Context& self) {
+  nb::list rows;
+  for (const MemberInfo& member : self.members()) {
+    nb::dict row;
+    row["rank"] = member.rank;
+    row["local_rank"] = member.local_rank;
+    row["host"] = member.host;
+    row["pid"] = member.pid;
+    rows.append(row);
+  }
+  return rows;
+}
+
+std::unique_ptr<Context> from_environment() {
+  Result<std::unique_ptr<Context>> context = [] {
+    const nb::gil_scoped_release release;
+    return Context::from_environment();
+  }();
+  return take(std::move(context));
+}
+
+std::vector<std::unique_ptr<Context>> inproc(int rank_count, bool peer_memory,
+                                             const std::string& transport) {
+  auto contexts = [&] {
+    const nb::gil_scoped_release release;
+    return Context::inproc(rank_count, peer_memory, transport);
+  }();
+  return take(std::move(contexts));
+}
+
+}  // namespace
+
+void bind_context(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<Request>(module, "Request").def("wait", &wait).def("test", [](Request& self) {
+    return take(self.test());
+  });
+  nb::class_<OwnedBuffer>(module, "OwnedBuffer", nb::type_slots(kOwnedBufferSlots))
+      .def_prop_ro("pointer",
+                   [](const OwnedBuffer& self) {
+                     return reinterpret_cast<std::uintptr_t>(self.data.get());
+                   })
+      .def_ro("nbytes", &OwnedBuffer::size);
+  nb::class_<Communicator>(module, "Communicator")
+      .def_prop_ro("rank", [](const Communicator& self) { return self.rank().value(); })
+      .def_prop_ro("size", &Communicator::size)
+      .def(
+          "run",
+          [](Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
+             std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
+             const std::string& name, double factor) {
+            Request request = start(self, collective, input, output, count, dtype, reduction, root,
+                                    algorithm, name, factor, false);
+            wait(request);
+          },
+          "collective"_a, "input"_a, "output"_a, "count"_a, "dtype"_a, "reduction"_a = 0,
+          "root"_a = 0, "algorithm"_a = "", "name"_a = "", "factor"_a = 1.0)
+      .def(
+          "start",
+          [](Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
+             std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
+             const std::string& name, double factor) {
+            return start(self, collective, input, output, count, dtype, reduction, root, algorithm,
+                         name, factor, true);
+          },
+          "collective"_a, "input"_a, "output"_a, "count"_a, "dtype"_a, "reduction"_a = 0,
+          "root"_a = 0, "algorithm"_a = "", "name"_a = "", "factor"_a = 1.0);
+  nb::class_<Context>(module, "Context")
+      .def_static("from_environment", &from_environment)
+      .def_prop_ro("rank", [](const Context& self) { return self.rank().value(); })
+      .def_prop_ro("size", &Context::size)
+      .def_prop_ro("local_rank", &Context::local_rank)
+      .def_prop_ro("local_size", &Context::local_size)
+      .def_prop_ro("cross_rank", &Context::cross_rank)
+      .def_prop_ro("cross_size", &Context::cross_size)
+      .def_prop_ro("world", &Context::world)
+      .def_prop_ro("members", &members)
+      .def_prop_ro("started_by", &Context::started_by)
+      .def("allocate", &allocate, "nbytes"_a)
+      .def("statistics", &statistics)
+      .def("dump", &Context::dump, nb::call_guard<nb::gil_scoped_release>())
+      .def("shutdown", &Context::shutdown, nb::call_guard<nb::gil_scoped_release>());
+  module.def("buffer", &buffer, "object"_a);
+  module.def("dlpack", &dlpack, "array"_a);
+  module.def("inproc", &inproc, "rank_count"_a, "peer_memory"_a = true, "transport"_a = "inproc");
+}
+
+}  // namespace farandole::bindings

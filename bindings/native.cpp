@@ -1,0 +1,86 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/nanobind.h>
+
+#include "base/settings.hpp"
+#include "bindings.hpp"
+#include "farandole/types.hpp"
+
+namespace nb = nanobind;
+
+namespace farandole::bindings {
+namespace {
+
+template <class Enum>
+nb::list names(int count) {
+  nb::list list;
+  for (int i = 0; i < count; ++i) {
+    const std::string_view text = name(static_cast<Enum>(i));
+    list.append(nb::str(text.data(), text.size()));
+  }
+  return list;
+}
+
+nb::str text(std::string_view view) { return nb::str(view.data(), view.size()); }
+
+nb::list settings_table() {
+  static constexpr const char* kTypes[] = {"text", "integer", "seconds", "bytes", "flag"};
+  nb::list rows;
+  for (const Setting& setting : settings()) {
+    nb::dict row;
+    row["name"] = text(setting.name);
+    row["type"] = kTypes[static_cast<int>(setting.type)];
+    row["default"] = text(setting.default_value);
+    row["value"] = text(setting.name == "FARANDOLE_SECRET" ? "" : *text_setting(setting.name));
+    row["help"] = text(setting.help);
+    rows.append(row);
+  }
+  return rows;
+}
+
+const char* class_name(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kInvalidArgument:
+      return "InvalidArgumentError";
+    case ErrorKind::kUnsupported:
+      return "UnsupportedError";
+    case ErrorKind::kMismatch:
+      return "MismatchError";
+    case ErrorKind::kTimedOut:
+      return "TimedOutError";
+    case ErrorKind::kRankFailed:
+      return "RankFailed";
+    case ErrorKind::kInternal:
+      break;
+  }
+  return "InternalError";
+}
+
+}  // namespace
+
+void raise(const Error& error) {
+  const nb::object type = nb::module_::import_("farandole.errors").attr(class_name(error.kind));
+  nb::object exception;
+  if (error.kind == ErrorKind::kRankFailed) {
+    const ProcessName culprit = error.culprit.value_or(ProcessName{});
+    exception = type(text(error.message), culprit.rank, culprit.host.c_str(), culprit.pid,
+                     text(error.operation));
+  } else {
+    exception = type(text(error.message));
+  }
+  PyErr_SetObject(type.ptr(), exception.ptr());
+  throw nb::python_error();
+}
+
+}  // namespace farandole::bindings
+
+NB_MODULE(_native, module) {
+  using namespace farandole::bindings;
+  module.attr("DTYPES") = names<farandole::DType>(farandole::kDTypeCount);
+  module.attr("REDUCTIONS") = names<farandole::Reduction>(farandole::kReductionCount);
+  module.attr("COLLECTIVES") = names<farandole::Collective>(farandole::kCollectiveCount);
+  module.attr("VERSION") = FARANDOLE_VERSION;
+  module.def("settings", &settings_table);
+  bind_schedule(module);
+  bind_context(module);
+}

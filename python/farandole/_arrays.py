@@ -1,0 +1,89 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the native module needs to know of an array: address, elements, dtype."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from farandole import _native
+from farandole.errors import InvalidArgumentError, UnsupportedError
+
+DTYPE_INDEX = {name: index for index, name in enumerate(_native.DTYPES)}
+REDUCTION_INDEX = {name: index for index, name in enumerate(_native.REDUCTIONS)}
+COLLECTIVE_INDEX = {name: index for index, name in enumerate(_native.COLLECTIVES)}
+
+
+@dataclass(slots=True)
+class Buffer:
+    """A contiguous CPU array of any library; `owner` keeps the memory alive."""
+
+    owner: Any
+    pointer: int
+    shape: tuple[int, ...]
+    dtype: str
+    read_only: bool
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of this name; bfloat16 comes from the ml_dtypes package."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError as missing:
+        raise UnsupportedError(
+            "bfloat16 on NumPy arrays needs the package ml_dtypes, which is not installed."
+        ) from missing
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
+    """The buffer behind `array`: NumPy, or anything that speaks DLPack or the buffer protocol.
+
+    Raises InvalidArgumentError naming `argument` if it is not contiguous, not on the CPU, of a
+    dtype that the library does not know, or read-only where it is to be written.
+    """
+    if isinstance(array, np.ndarray):
+        if not array.flags.c_contiguous:
+            raise InvalidArgumentError(
+                f"argument '{argument}' is an array with strides {array.strides}, "
+                "allowed is a C-contiguous array."
+            )
+        pointer, _, read_only = _native.buffer(array)
+        found = Buffer(array, pointer, array.shape, array.dtype.name, read_only)
+    elif hasattr(array, "__dlpack__"):
+        pointer, shape, name, contiguous, on_cpu = _native.dlpack(array)
+        if not contiguous or not on_cpu:
+            raise InvalidArgumentError(
+                f"argument '{argument}' is not contiguous or not on the CPU, "
+                "allowed is a contiguous CPU array."
+            )
+        found = Buffer(array, pointer, tuple(shape), name, False)
+    else:
+        try:
+            return describe(np.frombuffer(array, np.uint8), argument, writable)
+        except TypeError:
+            raise InvalidArgumentError(
+                f"argument '{argument}' is a {type(array).__name__}, allowed is a NumPy array or "
+                "an object with the DLPack or buffer protocol."
+            ) from None
+    if found.dtype not in DTYPE_INDEX:
+        raise InvalidArgumentError(
+            f"argument '{argument}' has dtype {found.dtype}, allowed are "
+            + ", ".join(_native.DTYPES)
+            + "."
+        )
+    if writable and found.read_only:
+        raise InvalidArgumentError(
+            f"argument '{argument}' is read-only, allowed is a writable array."
+        )
+    return found

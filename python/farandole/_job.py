@@ -1,0 +1,117 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""This process's membership in a job: init() to shutdown()."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from typing import Any
+
+import numpy as np
+
+from farandole import _native
+from farandole._arrays import DTYPE_INDEX, numpy_dtype
+from farandole.communicator import Communicator
+from farandole.errors import FarandoleError, InvalidArgumentError
+
+_lock = threading.Lock()
+_context: _native.Context | None = None
+_world: Communicator | None = None
+
+
+def init() -> None:
+    """Joins the job that the environment describes: farandole run, torchrun, mpirun or srun; alone
+    without any. Blocks until every rank has come. A second call does nothing.
+
+    Raises TimedOutError naming the ranks that are missing after FARANDOLE_START_TIMEOUT, and
+    InvalidArgumentError naming an environment variable that makes no sense.
+    """
+    global _context, _world
+    with _lock:
+        if _context is None:
+            _context = _native.Context.from_environment()
+            _world = Communicator(_context.world)
+
+
+def shutdown() -> None:
+    """Leaves the job. Others that still need this rank get RankFailed. Runs at exit by itself."""
+    global _context, _world
+    with _lock:
+        if _context is not None:
+            _context.shutdown()
+        _context = None
+        _world = None
+
+
+atexit.register(shutdown)
+
+
+def is_initialized() -> bool:
+    """True between init() and shutdown()."""
+    return _context is not None
+
+
+def context() -> _native.Context:
+    """The native membership; raises FarandoleError before init()."""
+    if _context is None:
+        raise FarandoleError("Farandole is not initialized; call farandole.init() first.")
+    return _context
+
+
+def world() -> Communicator:
+    """The communicator of all ranks."""
+    if _world is None:
+        raise FarandoleError("Farandole is not initialized; call farandole.init() first.")
+    return _world
+
+
+def rank() -> int:
+    """This process's rank, 0 to size() - 1."""
+    return context().rank
+
+
+def size() -> int:
+    """Number of processes in the job."""
+    return context().size
+
+
+def local_rank() -> int:
+    """Rank among the processes of this host."""
+    return context().local_rank
+
+
+def local_size() -> int:
+    """Number of processes on this host."""
+    return context().local_size
+
+
+def cross_rank() -> int:
+    """Position of this host among the hosts."""
+    return context().cross_rank
+
+
+def cross_size() -> int:
+    """Number of hosts."""
+    return context().cross_size
+
+
+def statistics() -> dict[str, Any]:
+    """What the library did so far in this process; see Context.statistics in the stub."""
+    return context().statistics()
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray[Any, Any]:
+    """An uninitialised NumPy array in library-owned memory, which peers on the host read in
+    place. Freed with the last array that views it."""
+    kind = numpy_dtype(dtype) if isinstance(dtype, str) else np.dtype(dtype)
+    if kind.name not in DTYPE_INDEX:
+        raise InvalidArgumentError(
+            f"argument 'dtype' is {kind.name}, allowed are " + ", ".join(_native.DTYPES) + "."
+        )
+    dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(dimension < 0 for dimension in dimensions):
+        raise InvalidArgumentError(f"argument 'shape' is {shape}, allowed are sizes >= 0.")
+    count = int(np.prod(dimensions, dtype=np.int64))
+    owner: Any = context().allocate(max(count * kind.itemsize, 1))
+    return np.ndarray(dimensions, kind, buffer=owner)

@@ -1,0 +1,299 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.hpp"
+
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+namespace farandole {
+namespace {
+
+constexpr std::uint32_t kStepsPerTimeCheck = 1024;
+constexpr int kSleepMs = 100;  // deadlines are looked at this often in a quiet wait
+constexpr auto kSuspicion = std::chrono::milliseconds(800);
+constexpr auto kEndPatience = std::chrono::seconds(2);
+
+void relax(bool yield) {
+  if (yield) {
+    std::this_thread::yield();
+    return;
+  }
+  for (int i = 0; i < 8; ++i) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+}
+
+}  // namespace
+
+std::string farewell_state(const std::map<std::uint32_t, std::uint32_t>& next_sequence) {
+  std::ostringstream text;
+  for (const auto& [communicator, sequence] : next_sequence) {
+    text << communicator << ' ' << sequence << ' ';
+  }
+  return text.str();
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(std::vector<Transport*> transports,
+                                               Doorbell& doorbell, EngineOptions options) {
+  const int epoll = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll < 0) return Error{ErrorKind::kInternal, std::string("epoll_create1: ") + strerror(errno)};
+  std::unique_ptr<Engine> engine(
+      new Engine(std::move(transports), doorbell, std::move(options), epoll));
+  std::vector<int> fds = {doorbell.fd()};
+  for (const Transport* transport : engine->transports_) {
+    if (transport->wait_fd() >= 0) fds.push_back(transport->wait_fd());
+  }
+  for (const int fd : fds) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = fd;
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+      return Error{ErrorKind::kInternal, std::string("epoll_ctl: ") + strerror(errno)};
+    }
+  }
+  engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
+  return engine;
+}
+
+Engine::Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options,
+               int epoll)
+    : transports_(std::move(transports)),
+      doorbell_(doorbell),
+      options_(std::move(options)),
+      epoll_(epoll) {}
+
+Engine::~Engine() {
+  stop();
+  close(epoll_);
+}
+
+bool Engine::stop() {
+  stopping_.store(true);
+  doorbell_.ring();
+  wake();
+  if (thread_.joinable()) thread_.join();
+  return quiet_at_end_;
+}
+
+// Submitting and waiting -------------------------------------------------------------------------
+
+void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
+  Operation* node = operation.get();
+  node->in_flight = std::move(operation);
+  submitted_.push(node);
+  // A driver that is about to stop looks at the queue once more after it gave up the role, so
+  // one of the two sides always sees the other.
+  if (driving_.load(std::memory_order_seq_cst)) {
+    doorbell_.ring();
+  } else if (background) {
+    wake();
+  }
+}
+
+bool Engine::wait(Operation& operation, Deadline give_up) {
+  const Clock::time_point spin_end = Clock::now() + options_.spin;
+  while (!operation.finished() && !give_up.passed()) {
+    if (try_drive()) {
+      drive_until([&] { return operation.finished(); }, give_up);
+      stop_driving();
+    } else if (Clock::now() < spin_end) {
+      relax(options_.yield);
+    } else {
+      operation.sleep_until_finished(std::chrono::milliseconds(kSleepMs));
+    }
+  }
+  return operation.finished();
+}
+
+void Engine::wake() {
+  work_.fetch_add(1, std::memory_order_seq_cst);
+  work_.notify_one();
+}
+
+bool Engine::try_drive() {
+  return !driving_.load(std::memory_order_relaxed) &&
+         !driving_.exchange(true, std::memory_order_seq_cst);
+}
+
+void Engine::stop_driving() {
+  const bool more = first_ != nullptr;
+  driving_.store(false, std::memory_order_seq_cst);
+  if (more || !submitted_.empty() || news_.load(std::memory_order_seq_cst)) wake();
+}
+
+template <class Done>
+void Engine::drive_until(Done done, Deadline give_up) {
+  bool idle = false;
+  Clock::time_point idle_since;
+  while (!done()) {
+    if (step()) {
+      idle = false;
+      continue;
+    }
+    const Clock::time_point now = Clock::now();
+    if (!idle) idle_since = now;
+    idle = true;
+    if (now - idle_since < options_.spin) {
+      relax(options_.yield);
+    } else {
+      sleep();
+      idle = false;
+    }
+    if (give_up.passed()) return;
+  }
+}
+
+void Engine::run() {
+  while (!stopping_.load()) {
+    const std::uint32_t seen = work_.load(std::memory_order_seq_cst);
+    if (try_drive()) {
+      drive_until(
+          [&] {
+            return stopping_.load() || (first_ == nullptr && submitted_.empty() &&
+                                        !news_.load(std::memory_order_acquire));
+          },
+          Deadline::never());
+      driving_.store(false, std::memory_order_seq_cst);
+      if (!submitted_.empty()) continue;
+    }
+    if (!stopping_.load()) work_.wait(seen, std::memory_order_seq_cst);
+  }
+  while (!try_drive()) std::this_thread::yield();
+  end_all();
+}
+
+void Engine::end_all() {
+  quiet_at_end_ = first_ == nullptr && submitted_.empty();
+  abort(Error{ErrorKind::kInternal, "the library was shut down while operations were in flight"});
+  const Deadline patience = Deadline::after(kEndPatience);
+  do {
+    step();
+  } while ((first_ != nullptr || !submitted_.empty()) && !patience.passed());
+  while (first_ != nullptr) {  // a peer reads no more; the sockets are about to be closed
+    Operation& operation = *first_;
+    operation.abandon();
+    first_ = operation.next;
+    operation.in_flight.reset();
+  }
+  last_ = &first_;
+  driving_.store(false, std::memory_order_seq_cst);
+}
+
+// Stepping ---------------------------------------------------------------------------------------
+
+bool Engine::step() {
+  bool moved = start_submitted();
+  for (Transport* transport : transports_) moved |= transport->progress();
+  moved |= step_operations();
+  if (news_.load(std::memory_order_acquire)) {
+    take_news();
+    moved = true;
+  }
+  if (++steps_ % kStepsPerTimeCheck == 0) check_time();
+  return moved;
+}
+
+bool Engine::start_submitted() {
+  Operation* operation = submitted_.take_all();
+  const bool any = operation != nullptr;
+  while (operation != nullptr) {
+    Operation* following = operation->next;
+    start(*operation);
+    operation = following;
+  }
+  return any;
+}
+
+void Engine::start(Operation& operation) {
+  if (first_ == nullptr) active_since_ = Clock::now();
+  operation.next = nullptr;
+  *last_ = &operation;
+  last_ = &operation.next;
+  const OperationId id = operation.spec().id;
+  started_[id.communicator] = id.sequence + 1;
+  if (aborted_) return operation.fail(*aborted_);
+  if (const auto broken = broken_.find(id.communicator); broken != broken_.end()) {
+    return operation.fail(broken->second);
+  }
+  if (const Gone* gone = gone_for(operation)) return operation.fail(gone_error(*gone, operation));
+  for (const Disagreement& disagreement : disagreements_) {
+    if (disagreement.id == id) return fail_disagreeing(operation, disagreement);
+  }
+}
+
+bool Engine::step_operations() {
+  bool moved = false;
+  Operation** link = &first_;
+  while (*link != nullptr) {
+    Operation& operation = **link;
+    moved |= operation.step();
+    if (operation.disagreement() != nullptr && !operation.failing()) report_disagreement(operation);
+    if (!operation.finished()) {
+      link = &operation.next;
+      continue;
+    }
+    *link = operation.next;
+    if (last_ == &operation.next) last_ = link;
+    finished_count_.fetch_add(1, std::memory_order_relaxed);
+    operation.in_flight.reset();
+    moved = true;
+  }
+  if (moved && first_ == nullptr && active_since_ != Clock::time_point{}) {
+    active_ns_.fetch_add(static_cast<std::uint64_t>((Clock::now() - active_since_).count()),
+                         std::memory_order_relaxed);
+    active_since_ = {};
+  }
+  return moved;
+}
+
+void Engine::sleep() {
+  check_time();
+  doorbell_.arm();
+  if (!step()) {
+    std::array<epoll_event, 8> events;
+    const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), kSleepMs);
+    for (int i = 0; i < count; ++i) {
+      if (events[static_cast<std::size_t>(i)].data.fd == doorbell_.fd()) doorbell_.drain();
+    }
+  }
+  doorbell_.disarm();
+}
+
+void Engine::check_time() {
+  const Clock::time_point now = Clock::now();
+  for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    if (operation->failing() || !operation->spec().deadline.passed()) continue;
+    Error error{ErrorKind::kTimedOut,
+                operation->description() + " passed its deadline; " + operation->state()};
+    broken_.emplace(operation->spec().id.communicator, error);
+    operation->fail(std::move(error));
+  }
+  for (auto suspect = suspects_.begin(); suspect != suspects_.end();) {
+    if (now - suspect->second < kSuspicion) {
+      ++suspect;
+      continue;
+    }
+    departed({Rank{suspect->first}, false, "closed its connection", {}});
+    suspect = suspects_.erase(suspect);
+  }
+}
+
+std::string Engine::state() {
+  while (!try_drive()) std::this_thread::yield();
+  std::string text = "rank " + std::to_string(options_.self.value()) + ":\n";
+  for (const Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    text += "  " + operation->state() + "\n";
+  }
+  stop_driving();
+  return text;
+}
+
+}  // namespace farandole

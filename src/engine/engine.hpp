@@ -1,0 +1,161 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/member.hpp"
+#include "bootstrap/session.hpp"
+#include "engine/operation.hpp"
+#include "engine/submission_queue.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/transport.hpp"
+
+namespace farandole {
+
+struct EngineOptions {
+  Members members;                     // by world rank, for error messages
+  Rank self{0};
+  std::chrono::microseconds spin{50};  // before sleeping in a wait
+  bool yield = false;                  // more ranks than cores: give the core away while spinning
+  /// "allreduce sum float32[10]"; the engine itself knows no names of algorithms.
+  std::function<std::string(const Signature&)> describe;
+  /// Tells every other rank; they hand it to notice().
+  std::function<void(std::string_view)> flood;
+};
+
+/// Runs operations. One thread at a time is the driver and steps them all: the progress thread,
+/// or a caller that waits and finds nobody driving, which saves small collectives two switches
+/// between threads.
+///
+/// Threads   submit(), wait(), departed(), notice(), suspect() from any thread.
+/// Order     Operations of one communicator start in the order submitted.
+/// Errors    A departed rank fails every operation, now and later, whose group contains it. An
+///           operation past its deadline fails with kTimedOut and breaks its communicator.
+/// Blocking  wait() blocks; it releases no lock of the caller's. The step loop does not allocate,
+///           lock or log unless something failed.
+class Engine {
+ public:
+  /// `transports` and `doorbell` outlive the engine.
+  static Result<std::unique_ptr<Engine>> create(std::vector<Transport*> transports,
+                                                Doorbell& doorbell, EngineOptions options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Hands an operation over. `background`: nobody will wait at once, the progress thread runs it.
+  void submit(std::shared_ptr<Operation> operation, bool background);
+  /// True once it is finished, false if `give_up` passed first.
+  bool wait(Operation& operation, Deadline give_up = Deadline::never());
+
+  /// Ends everything in flight, and everything submitted later, with this error.
+  void abort(Error error);
+  /// Ends everything and joins the progress thread; true if nothing was in flight. Idempotent,
+  /// one thread at a time.
+  bool stop();
+
+  /// `departure.state` of a clean one is farewell_state() of that rank.
+  void departed(const Departure& departure);
+  void notice(Rank from, std::string_view message);
+  /// A connection to the peer broke; if the control plane has no verdict soon, it is gone.
+  void suspect(Rank peer);
+
+  /// Nanoseconds with at least one operation in flight, operations finished.
+  std::uint64_t active_ns() const { return active_ns_.load(std::memory_order_relaxed); }
+  std::uint64_t finished_count() const { return finished_count_.load(std::memory_order_relaxed); }
+  /// What is in flight, for dumps. Takes the driver's role; for use when something is wrong.
+  std::string state();
+
+ private:
+  struct Gone {
+    Rank rank;
+    std::string reason;
+    bool clean;
+    std::map<std::uint32_t, std::uint32_t> next_sequence;  // clean: what it had started
+  };
+  struct Disagreement {
+    OperationId id;
+    Rank reporter, other;
+    Signature reported, seen;
+    std::uint64_t reported_bytes, seen_bytes;
+  };
+  struct News {
+    std::vector<Gone> gone;
+    std::vector<Disagreement> disagreements;
+    std::vector<Rank> suspects;
+    std::unique_ptr<Error> abort;
+  };
+
+  Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options, int epoll);
+
+  void wake();
+  bool try_drive();
+  void stop_driving();
+  /// Steps until `done()`, or in a quiet moment after `give_up`; the caller is the driver.
+  template <class Done>
+  void drive_until(Done done, Deadline give_up);
+  bool step();
+  bool start_submitted();
+  void start(Operation& operation);
+  bool step_operations();
+  template <class Add>
+  void post_news(Add add);
+  void take_news();
+  void take_disagreement(const Disagreement& disagreement);
+  void fail_affected();
+  void check_time();
+  void report_disagreement(Operation& operation);
+  void fail_disagreeing(Operation& operation, const Disagreement& disagreement);
+  const Gone* gone_for(const Operation& operation) const;
+  Error gone_error(const Gone& gone, const Operation& operation) const;
+  void sleep();
+  void run();  // the progress thread
+  void end_all();
+  bool quiet_at_end_ = false;
+  std::string process(Rank rank) const;
+
+  const std::vector<Transport*> transports_;
+  Doorbell& doorbell_;
+  const EngineOptions options_;
+  const int epoll_;
+
+  SubmissionQueue<Operation> submitted_;
+  std::atomic<bool> driving_{false};
+  std::atomic<std::uint32_t> work_{0};  // the progress thread sleeps on it
+  std::atomic<bool> stopping_{false};
+
+  // The driver's.
+  Operation* first_ = nullptr;
+  Operation** last_ = &first_;
+  std::uint32_t steps_ = 0;
+  Clock::time_point active_since_{};
+  std::vector<Gone> gone_;
+  std::vector<Disagreement> disagreements_;          // about operations not started here yet
+  std::map<std::uint32_t, std::uint32_t> started_;   // communicator -> next sequence
+  std::map<std::uint32_t, Error> broken_;            // communicator -> why
+  std::map<int, Clock::time_point> suspects_;        // world rank -> since
+  std::unique_ptr<Error> aborted_;
+
+  // From other threads; the flag spares the step loop the lock.
+  std::atomic<bool> news_{false};
+  std::mutex news_mutex_;
+  News waiting_news_;
+
+  std::atomic<std::uint64_t> active_ns_{0};
+  std::atomic<std::uint64_t> finished_count_{0};
+  std::thread thread_;
+};
+
+/// What a rank says when it leaves: for each communicator the next operation it would start.
+std::string farewell_state(const std::map<std::uint32_t, std::uint32_t>& next_sequence);
+
+}  // namespace farandole

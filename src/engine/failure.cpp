@@ -1,0 +1,167 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+// The engine's other half: what happens when ranks go away or disagree.
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+#include <utility>
+
+#include "engine/engine.hpp"
+
+namespace farandole {
+namespace {
+
+constexpr std::size_t kDisagreementsMax = 256;
+constexpr std::string_view kDisagreementWord = "mismatch";
+
+}  // namespace
+
+template <class Add>
+void Engine::post_news(Add add) {
+  {
+    const std::lock_guard lock(news_mutex_);
+    add(waiting_news_);
+    news_.store(true, std::memory_order_seq_cst);
+  }
+  doorbell_.ring();
+  wake();
+}
+
+void Engine::abort(Error error) {
+  post_news([&](News& news) { news.abort = std::make_unique<Error>(std::move(error)); });
+}
+
+void Engine::departed(const Departure& departure) {
+  Gone gone{departure.rank, departure.reason, departure.clean, {}};
+  std::istringstream state(departure.state);
+  for (std::uint32_t communicator = 0, next = 0; state >> communicator >> next;) {
+    gone.next_sequence[communicator] = next;
+  }
+  post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
+}
+
+void Engine::suspect(Rank peer) {
+  post_news([&](News& news) { news.suspects.push_back(peer); });
+}
+
+void Engine::notice(Rank, std::string_view message) {
+  Disagreement disagreement;
+  if (message.size() != kDisagreementWord.size() + sizeof(disagreement) ||
+      !message.starts_with(kDisagreementWord)) {
+    return;
+  }
+  std::memcpy(&disagreement, message.data() + kDisagreementWord.size(), sizeof(disagreement));
+  post_news([&](News& news) { news.disagreements.push_back(disagreement); });
+}
+
+void Engine::take_news() {
+  News news;
+  {
+    const std::lock_guard lock(news_mutex_);
+    news_.store(false, std::memory_order_relaxed);
+    std::swap(news, waiting_news_);
+  }
+  for (Gone& gone : news.gone) {
+    suspects_.erase(gone.rank.value());
+    if (!gone.clean) {
+      for (Transport* transport : transports_) transport->peer_failed(gone.rank);
+    }
+    gone_.push_back(std::move(gone));
+  }
+  for (const Rank peer : news.suspects) {
+    const bool known = std::any_of(gone_.begin(), gone_.end(),
+                                   [&](const Gone& gone) { return gone.rank == peer; });
+    if (!known) suspects_.emplace(peer.value(), Clock::now());
+  }
+  for (const Disagreement& disagreement : news.disagreements) take_disagreement(disagreement);
+  if (news.abort) aborted_ = std::move(news.abort);
+  fail_affected();
+}
+
+void Engine::take_disagreement(const Disagreement& disagreement) {
+  const auto started = started_.find(disagreement.id.communicator);
+  if (started == started_.end() || disagreement.id.sequence >= started->second) {
+    if (disagreements_.size() == kDisagreementsMax) disagreements_.erase(disagreements_.begin());
+    disagreements_.push_back(disagreement);
+    return;
+  }
+  for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    if (operation->spec().id == disagreement.id) fail_disagreeing(*operation, disagreement);
+  }
+}
+
+void Engine::fail_affected() {
+  for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    if (operation->failing()) continue;
+    if (const Gone* gone = gone_for(*operation)) {
+      operation->fail(gone_error(*gone, *operation));
+    } else if (aborted_) {
+      operation->fail(*aborted_);
+    }
+  }
+}
+
+const Engine::Gone* Engine::gone_for(const Operation& operation) const {
+  const OperationSpec& spec = operation.spec();
+  for (const Gone& gone : gone_) {
+    if (!spec.group->contains(gone.rank)) continue;
+    if (!gone.clean) return &gone;
+    // It left, but it did its part in everything that it had started.
+    const auto next = gone.next_sequence.find(spec.id.communicator);
+    if (next == gone.next_sequence.end() || spec.id.sequence >= next->second) return &gone;
+  }
+  return nullptr;
+}
+
+std::string Engine::process(Rank rank) const {
+  const auto index = static_cast<std::size_t>(rank.value());
+  std::string text = "rank " + std::to_string(rank.value());
+  if (index >= options_.members.size()) return text;
+  const Member& member = options_.members[index];
+  return text + " (" + member.host + ", pid " + std::to_string(member.pid) + ")";
+}
+
+Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
+  Error error{ErrorKind::kRankFailed,
+              process(gone.rank) + " " + gone.reason + " during " + operation.description()};
+  error.culprit = ProcessName{gone.rank.value(), {}, 0};
+  error.operation = operation.description();
+  const auto index = static_cast<std::size_t>(gone.rank.value());
+  if (index < options_.members.size()) {
+    error.culprit->host = options_.members[index].host;
+    error.culprit->pid = options_.members[index].pid;
+  }
+  return error;
+}
+
+void Engine::report_disagreement(Operation& operation) {
+  const Transfer& transfer = *operation.disagreement();
+  Disagreement disagreement;
+  std::memset(static_cast<void*>(&disagreement), 0, sizeof(disagreement));
+  disagreement.id = operation.spec().id;
+  disagreement.reporter = options_.self;
+  disagreement.other = transfer.peer;
+  disagreement.reported = operation.spec().signature;
+  disagreement.seen = transfer.seen;
+  disagreement.reported_bytes = transfer.bytes.value();
+  disagreement.seen_bytes = transfer.seen_bytes.value();
+  std::string message(kDisagreementWord);
+  message.append(reinterpret_cast<const char*>(&disagreement), sizeof(disagreement));
+  options_.flood(message);
+  fail_disagreeing(operation, disagreement);
+}
+
+void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagreement) {
+  std::string message = "ranks disagree on " + operation.description() + ": " +
+                        process(disagreement.reporter) + " asked for " +
+                        options_.describe(disagreement.reported) + ", " +
+                        process(disagreement.other) + " for " +
+                        options_.describe(disagreement.seen);
+  if (disagreement.reported == disagreement.seen) {
+    message += " (messages of " + std::to_string(disagreement.reported_bytes) + " and " +
+               std::to_string(disagreement.seen_bytes) + " bytes)";
+  }
+  operation.fail(Error{ErrorKind::kMismatch, std::move(message)});
+}
+
+}  // namespace farandole

@@ -1,0 +1,231 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/settings.hpp"
+#include "farandole/farandole.hpp"
+#include "frontend/context_state.hpp"
+#include "transport/shm/shm_transport.hpp"
+#include "transport/tcp/session_connector.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace farandole {
+namespace {
+
+Result<void> make_memory(ContextState& state) {
+  auto reserve = number_setting("FARANDOLE_MEMORY");
+  if (!reserve) return reserve.error();
+  auto memory = Memory::create(Bytes{static_cast<std::size_t>(*reserve)});
+  if (!memory) return memory.error();
+  state.memory = *std::move(memory);
+  auto doorbell = Doorbell::create(ShmTransport::armed_word(*state.memory));
+  if (!doorbell) return doorbell.error();
+  state.doorbell = *std::move(doorbell);
+  return {};
+}
+
+Result<void> rendezvous(ContextState& state) {
+  Session::Events events;
+  NewsRelay& relay = state.relay;
+  events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
+  events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
+  auto session = Session::start(state.job, ShmTransport::cards(*state.memory, *state.doorbell),
+                                std::move(events));
+  if (!session) return session.error();
+  state.session = *std::move(session);
+  state.members = state.session->members();
+  return {};
+}
+
+/// Which peers are reached through shared memory; the rest go over TCP.
+Result<std::set<int>> shared_peers(const ContextState& state) {
+  const std::string& wish = state.transport;
+  std::set<int> shared;
+  const std::string& here = state.members[static_cast<std::size_t>(state.job.rank.value())].host_id;
+  for (const Member& member : state.members) {
+    if (member.rank == state.job.rank || wish == "tcp") continue;
+    if (member.host_id == here) {
+      shared.insert(member.rank.value());
+    } else if (wish == "shm") {
+      return Error{ErrorKind::kUnsupported,
+                   "FARANDOLE_TRANSPORT is 'shm', but rank " +
+                       std::to_string(member.rank.value()) + " on " + member.host +
+                       " shares no memory with rank " + std::to_string(state.job.rank.value()) +
+                       "; allowed is auto or tcp."};
+    }
+  }
+  return shared;
+}
+
+/// [size] transports by world rank, none for this rank; the state owns them.
+Result<std::vector<Transport*>> make_transports(ContextState& state) {
+  const auto size = static_cast<std::size_t>(state.job.size);
+  std::vector<Transport*> by_rank(size, nullptr);
+  auto shared = shared_peers(state);
+  if (!shared) return shared.error();
+  if (!shared->empty()) {
+    auto shm = ShmTransport::create(state.job.rank, state.members, *state.memory, *state.doorbell, {});
+    if (!shm) return shm.error();
+    for (const int rank : *shared) by_rank[static_cast<std::size_t>(rank)] = shm->get();
+    state.transports.push_back(*std::move(shm));
+  }
+  if (shared->size() + 1 < size) {
+    auto connections = number_setting("FARANDOLE_TCP_CONNECTIONS");
+    if (!connections) return connections.error();
+    state.connector = std::make_unique<tcp::SessionConnector>(*state.session);
+    tcp::Options options;
+    options.connections = static_cast<int>(*connections);
+    options.on_link_lost = [&relay = state.relay](Rank peer) { relay.suspect(peer); };
+    auto tcp = tcp::TcpTransport::create(state.job.rank, state.job.size, *state.connector,
+                                         std::move(options));
+    if (!tcp) return tcp.error();
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      const auto as_int = static_cast<int>(rank);
+      if (as_int == state.job.rank.value() || shared->contains(as_int)) continue;
+      by_rank[rank] = tcp->get();
+    }
+    state.transports.push_back(*std::move(tcp));
+  }
+  return by_rank;
+}
+
+/// What this rank had started, for those who stay.
+std::string farewell(ContextState& state) {
+  std::map<std::uint32_t, std::uint32_t> next;
+  const std::lock_guard lock(state.communicators_mutex);
+  for (const auto& weak : state.communicators) {
+    if (const auto communicator = weak.lock()) {
+      next[communicator->group->communicator] = communicator->next_sequence.load();
+    }
+  }
+  return farewell_state(next);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Context>> Context::from_environment() {
+  auto job = job_from_environment();
+  if (!job) return job.error();
+  auto state = std::make_shared<ContextState>();
+  state->job = *std::move(job);
+  if (auto read = read_settings(*state); !read) return read.error();
+  return join(std::move(state));
+}
+
+Result<std::unique_ptr<Context>> Context::join(std::shared_ptr<ContextState> state) {
+  if (auto made = make_memory(*state); !made) return made.error();
+  if (auto met = rendezvous(*state); !met) return met.error();
+  auto by_rank = make_transports(*state);
+  if (!by_rank) return by_rank.error();
+  return begin(std::move(state), *by_rank);
+}
+
+Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> state,
+                                                const std::vector<Transport*>& by_rank) {
+  std::vector<Transport*> distinct;
+  for (const auto& transport : state->transports) distinct.push_back(transport.get());
+  auto options = engine_options(*state);
+  if (!options) return options.error();
+  options->flood = [raw = state.get()](std::string_view message) {
+    if (raw->session) {
+      raw->session->flood(message);
+    } else {
+      raw->flood(message);
+    }
+  };
+  auto engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
+  if (!engine) return engine.error();
+  state->engine = *std::move(engine);
+  state->relay.open(*state->engine);
+  std::unique_ptr<Context> context(new Context(state));
+  context->world_ = make_world(state, by_rank);
+  return context;
+}
+
+Context::Context(std::shared_ptr<ContextState> state) : state_(std::move(state)) {}
+
+Context::~Context() { shutdown(); }
+
+Rank Context::rank() const { return state_->job.rank; }
+int Context::size() const { return state_->job.size; }
+int Context::local_rank() const { return state_->job.local_rank; }
+int Context::local_size() const { return state_->job.local_size; }
+const std::string& Context::started_by() const { return state_->job.started_by; }
+Communicator Context::world() const { return Communicator(world_); }
+
+int Context::cross_rank() const {
+  std::vector<std::string> hosts;
+  for (const Member& member : state_->members) {
+    auto host = std::find(hosts.begin(), hosts.end(), member.host_id);
+    if (host == hosts.end()) host = hosts.insert(hosts.end(), member.host_id);
+    if (member.rank == state_->job.rank) return static_cast<int>(host - hosts.begin());
+  }
+  return 0;
+}
+
+int Context::cross_size() const {
+  std::set<std::string> hosts;
+  for (const Member& member : state_->members) hosts.insert(member.host_id);
+  return static_cast<int>(hosts.size());
+}
+
+std::vector<MemberInfo> Context::members() const {
+  std::vector<MemberInfo> members;
+  for (const Member& member : state_->members) {
+    members.push_back({member.rank.value(), member.local_rank, member.host, member.pid});
+  }
+  return members;
+}
+
+Result<std::shared_ptr<std::byte>> Context::allocate(Bytes size) {
+  auto block = state_->memory->allocate(Bytes{std::max(size.value(), std::size_t{1})});
+  if (!block) return block.error();
+  return std::shared_ptr<std::byte>(
+      *block, [memory = state_->memory](std::byte* data) { memory->release(data); });
+}
+
+Statistics Context::statistics() const {
+  Statistics statistics;
+  statistics.operations = state_->engine->finished_count();
+  statistics.active_seconds = static_cast<double>(state_->engine->active_ns()) * 1e-9;
+  statistics.wait_seconds = static_cast<double>(state_->wait_ns.load()) * 1e-9;
+  if (state_->session) statistics.strangers = state_->session->strangers();
+  for (const auto& transport : state_->transports) {
+    const TransportCounters counters = transport->counters();
+    statistics.transports[std::string(transport->capabilities().name)] = {
+        counters.sent_bytes, counters.sent_messages, counters.received_bytes,
+        counters.received_messages};
+  }
+  const std::lock_guard lock(state_->communicators_mutex);
+  for (const auto& weak : state_->communicators) {
+    const auto communicator = weak.lock();
+    if (!communicator) continue;
+    const std::lock_guard plans_lock(communicator->plans_mutex);
+    for (const auto& [key, plan] : communicator->plans) {
+      if (!plan) continue;
+      Statistics::Calls& calls = statistics.plans[plan->label];
+      calls.calls += plan->calls.load();
+      calls.bytes += plan->bytes.load();
+    }
+  }
+  return statistics;
+}
+
+void Context::shutdown() {
+  const std::lock_guard lock(state_->shutdown_mutex);
+  if (state_->closed.exchange(true)) return;
+  const std::string finished_all = farewell(*state_);
+  // A rank that leaves in the middle of something has not done its part in anything open.
+  const std::string last_words = state_->engine->stop() ? finished_all : std::string();
+  if (state_->session) state_->session->leave(last_words);
+  if (state_->tell_threads) {
+    state_->tell_threads({state_->job.rank, true, "shut down", last_words});
+  }
+  state_->relay.close();
+}
+
+std::string Context::dump() const { return state_->engine->state(); }
+
+}  // namespace farandole

@@ -1,0 +1,133 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/context_state.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "algorithms/registry.hpp"
+#include "base/settings.hpp"
+
+namespace farandole {
+namespace {
+
+// A wait spins this long before it sleeps. With a core per rank a peer answers within
+// microseconds; with fewer cores spinning only helps while it gives the core away.
+constexpr auto kSpinOwnCore = std::chrono::microseconds(100);
+constexpr auto kSpinSharedCore = std::chrono::microseconds(400);
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+Result<std::chrono::milliseconds> seconds_setting(std::string_view name) {
+  auto seconds = number_setting(name);
+  if (!seconds) return seconds.error();
+  return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
+}
+
+}  // namespace
+
+void NewsRelay::departed(const Departure& departure) {
+  const std::lock_guard lock(mutex_);
+  if (engine_ != nullptr) {
+    engine_->departed(departure);
+  } else {
+    early_.push_back(departure);
+  }
+}
+
+void NewsRelay::notice(Rank from, std::string_view message) {
+  const std::lock_guard lock(mutex_);
+  if (engine_ != nullptr) {
+    engine_->notice(from, message);
+  } else {
+    early_notices_.emplace_back(from, message);
+  }
+}
+
+void NewsRelay::suspect(Rank peer) {
+  const std::lock_guard lock(mutex_);
+  if (engine_ != nullptr) engine_->suspect(peer);
+}
+
+void NewsRelay::open(Engine& engine) {
+  const std::lock_guard lock(mutex_);
+  engine_ = &engine;
+  for (const Departure& departure : early_) engine.departed(departure);
+  for (const auto& [from, message] : early_notices_) engine.notice(from, message);
+  early_.clear();
+  early_notices_.clear();
+}
+
+void NewsRelay::close() {
+  const std::lock_guard lock(mutex_);
+  engine_ = nullptr;
+}
+
+Result<void> read_settings(ContextState& state) {
+  auto check = flag_setting("FARANDOLE_CHECK");
+  if (!check) return check.error();
+  state.check = *check;
+  auto timeout = seconds_setting("FARANDOLE_OPERATION_TIMEOUT");
+  if (!timeout) return timeout.error();
+  state.operation_timeout = *timeout;
+  auto transport = text_setting("FARANDOLE_TRANSPORT");
+  if (!transport) return transport.error();
+  if (*transport != "auto" && *transport != "shm" && *transport != "tcp") {
+    return Error{ErrorKind::kInvalidArgument,
+                 "FARANDOLE_TRANSPORT is '" + *transport + "', allowed is auto, shm or tcp."};
+  }
+  state.transport = *transport;
+  auto algorithm = text_setting("FARANDOLE_ALGORITHM");
+  if (!algorithm) return algorithm.error();
+  if (*algorithm == "auto") return {};
+  std::string known;
+  for (const AlgorithmInfo* info : algorithms()) {
+    if (info->name == *algorithm) state.algorithm = *algorithm;
+    if (known.find(info->name) == std::string::npos) known += ", " + std::string(info->name);
+  }
+  if (!state.algorithm.empty()) return {};
+  return Error{ErrorKind::kInvalidArgument,
+               "FARANDOLE_ALGORITHM is '" + *algorithm + "', allowed is auto" + known + "."};
+}
+
+Result<EngineOptions> engine_options(const ContextState& state) {
+  EngineOptions options;
+  options.members = state.members;
+  options.self = state.job.rank;
+  options.describe = &describe;
+  options.yield = state.job.local_size > usable_cores();
+  options.spin = options.yield ? kSpinSharedCore : kSpinOwnCore;
+  auto spin = number_setting("FARANDOLE_SPIN");
+  if (!spin) return spin.error();
+  if (*spin >= 0) options.spin = std::chrono::microseconds(static_cast<std::int64_t>(*spin * 1e6));
+  return options;
+}
+
+std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState>& context,
+                                              const std::vector<Transport*>& by_rank) {
+  auto group = std::make_shared<Group>();
+  group->self = context->job.rank;
+  group->transports = by_rank;
+  bool peer_memory = true;
+  for (int rank = 0; rank < context->job.size; ++rank) {
+    group->world_ranks.push_back(Rank{rank});
+    const Transport* transport = by_rank[static_cast<std::size_t>(rank)];
+    if (transport != nullptr) peer_memory &= transport->capabilities().peer_memory;
+  }
+  auto state = std::make_shared<CommunicatorState>();
+  state->context = context;
+  state->group = std::move(group);
+  state->stream = std::make_shared<CpuStream>();
+  state->peer_memory = peer_memory;
+  const std::lock_guard lock(context->communicators_mutex);
+  context->communicators.push_back(state);
+  return state;
+}
+
+}  // namespace farandole

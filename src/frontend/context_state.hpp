@@ -1,0 +1,104 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "bootstrap/job.hpp"
+#include "bootstrap/session.hpp"
+#include "engine/engine.hpp"
+#include "farandole/farandole.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/memory.hpp"
+#include "transport/tcp/connector.hpp"
+#include "transport/transport.hpp"
+
+namespace farandole {
+
+/// Passes the control plane's news to the engine, and keeps those that come before there is one.
+/// Threads   any.
+class NewsRelay {
+ public:
+  void departed(const Departure& departure);
+  void notice(Rank from, std::string_view message);
+  void suspect(Rank peer);
+  /// The engine outlives the relay's last call after close().
+  void open(Engine& engine);
+  void close();
+
+ private:
+  std::mutex mutex_;
+  Engine* engine_ = nullptr;
+  std::vector<Departure> early_;
+  std::vector<std::pair<Rank, std::string>> early_notices_;
+};
+
+/// What a process holds while it belongs to a job; members are destroyed from the last to the
+/// first.
+struct ContextState {
+  Job job;
+  Members members;
+  bool check = false;                      // FARANDOLE_CHECK
+  std::string transport = "auto";          // FARANDOLE_TRANSPORT: auto, shm, tcp
+  bool peer_memory = true;                 // false: stage everything, for tests
+  std::string algorithm;                   // FARANDOLE_ALGORITHM, empty: chosen per call
+  std::chrono::milliseconds operation_timeout{0};
+  std::shared_ptr<Memory> memory;
+  std::unique_ptr<Doorbell> doorbell;
+  NewsRelay relay;
+  std::unique_ptr<Session> session;        // none when ranks are threads
+  std::unique_ptr<tcp::Connector> connector;
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::unique_ptr<Engine> engine;
+  std::atomic<std::uint64_t> wait_ns{0};
+  std::mutex shutdown_mutex;
+  std::atomic<bool> closed{false};
+  std::mutex communicators_mutex;
+  std::vector<std::weak_ptr<CommunicatorState>> communicators;
+  // Ranks as threads: what a session does between processes.
+  std::function<void(const Departure&)> tell_threads;
+  std::function<void(std::string_view)> flood;
+};
+
+/// A verified schedule made ready for this rank, and how often it ran.
+struct Plan {
+  std::shared_ptr<const Program> program;
+  std::uint8_t algorithm = 0;              // index in algorithms()
+  std::string label;                       // "allreduce ring shm"
+  std::atomic<std::uint64_t> calls{0}, bytes{0};
+};
+
+struct CommunicatorState {
+  std::shared_ptr<ContextState> context;
+  std::shared_ptr<const Group> group;
+  std::shared_ptr<Stream> stream;
+  bool peer_memory = false;
+  std::atomic<std::uint32_t> next_sequence{0};
+  std::mutex plans_mutex;
+  std::map<std::tuple<Collective, std::string, std::int64_t>, std::shared_ptr<Plan>> plans;
+};
+
+/// The communicator of all ranks. Registers with the context.
+std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState>& context,
+                                                const std::vector<Transport*>& by_rank);
+
+/// "allreduce sum float32[10]"; the inverse of what a call puts into its messages.
+std::string describe(const Signature& signature);
+
+/// Settings that every context reads; what a call without its own wishes gets. Errors: kInvalidArgument naming the variable.
+Result<void> read_settings(ContextState& state);
+
+/// Ranks, cores and FARANDOLE_SPIN decide how a wait spins. Errors as above.
+Result<EngineOptions> engine_options(const ContextState& state);
+
+}  // namespace farandole
