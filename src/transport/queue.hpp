@@ -18,6 +18,12 @@ class IntrusiveQueue {
     last_ = &item;
   }
 
+  void push_front(T& item) {
+    item.next = first_;
+    first_ = &item;
+    if (last_ == nullptr) last_ = &item;
+  }
+
   /// Takes the first item out; null if there is none.
   T* pop() {
     return take_first([](const T&) { return true; });
@@ -38,7 +44,8 @@ class IntrusiveQueue {
   }
 
   /// Takes out every item for which `finished` holds. `finished` may push the item it is asked
-  /// about to another list if it then returns true; the order of the others stays.
+  /// about to any list, this one included, if it then returns true; the order of the others
+  /// stays.
   template <class Predicate>
   void take_all(Predicate finished) {
     IntrusiveQueue kept;
@@ -49,6 +56,7 @@ class IntrusiveQueue {
       if (!finished(static_cast<T&>(*item))) kept.push(static_cast<T&>(*item));
       item = next;
     }
+    while (T* pushed = pop()) kept.push(*pushed);
     *this = kept;
   }
 

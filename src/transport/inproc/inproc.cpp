@@ -1,0 +1,53 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/inproc/inproc.hpp"
+
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "transport/shm/shm_transport.hpp"
+
+namespace farandole {
+
+Result<std::vector<InprocRank>> make_inproc(int rank_count, InprocOptions options) {
+  std::vector<InprocRank> ranks(static_cast<std::size_t>(rank_count));
+  Members members;
+  std::vector<std::pair<std::byte*, Bytes>> memories;
+  for (InprocRank& rank : ranks) {
+    auto memory = Memory::create(options.reserve);
+    if (!memory) return memory.error();
+    rank.memory = *std::move(memory);
+    auto bell = Doorbell::create(ShmTransport::bell_word(*rank.memory));
+    if (!bell) return bell.error();
+    rank.doorbell = *std::move(bell);
+    auto cards = ShmTransport::cards(*rank.memory, *rank.doorbell);
+    if (!cards) return cards.error();
+    const auto index = static_cast<int>(members.size());
+    members.push_back(Member{.rank = Rank{index},
+                             .local_rank = index,
+                             .host = "inproc",
+                             .host_id = "inproc",
+                             .pid = ::getpid(),
+                             .cards = *std::move(cards)});
+    memories.emplace_back(rank.memory->base(), rank.memory->reserved());
+  }
+  ShmTransport::Options shm_options{.peer_memory = options.peer_memory};
+  if (!options.map_through_proc) {
+    shm_options.map = [memories](const Member& member) -> Result<shm::Mapping> {
+      const auto [base, bytes] = memories[static_cast<std::size_t>(member.rank.value())];
+      return shm::Mapping(base, bytes);
+    };
+  }
+  for (const Member& member : members) {
+    InprocRank& rank = ranks[static_cast<std::size_t>(member.rank.value())];
+    auto transport =
+        ShmTransport::create(member.rank, members, *rank.memory, *rank.doorbell, shm_options);
+    if (!transport) return transport.error();
+    rank.transport = *std::move(transport);
+  }
+  return ranks;
+}
+
+}  // namespace farandole

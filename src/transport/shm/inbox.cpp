@@ -1,0 +1,209 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/inbox.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace farandole::shm {
+namespace {
+
+Announcement announcement_in(const std::byte* payload) {
+  Announcement announcement;
+  std::memcpy(&announcement, payload, sizeof(announcement));
+  return announcement;
+}
+
+}  // namespace
+
+Inbox::Inbox(std::size_t rank_count, const Peers& peers)
+    : peers_(peers), matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}) {}
+
+void Inbox::post(Receive& receive) {
+  Arrival* arrival = matcher_.post(receive);
+  if (arrival == nullptr) return;
+  Peer& peer = *peers_.find(receive.peer);
+  const Kind kind{static_cast<std::uint32_t>(arrival->handle)};
+  if (receive.state == TransferState::kActive) {
+    take(peer, receive, kind, arrival->payload);
+  } else {
+    discard(peer, kind, arrival->payload);
+  }
+  matcher_.release(*arrival);
+}
+
+bool Inbox::drain(Peer& peer) {
+  const std::uint64_t before = peer.read;
+  // At most one round of the ring, so that a fast peer cannot keep this rank here.
+  while (peer.read - before < peer.slot_count && !peer.corrupt) {
+    const Slot& slot = peer.in_slots[peer.read % peer.slot_count];
+    if (observe(slot.sequence) != static_cast<std::uint32_t>(peer.read + 1)) break;
+    read(peer, slot);
+    ++peer.read;
+    if (peer.read - peer.freed >= peer.slot_count / 4) {
+      publish(peer.in->consumed, peer.read);
+      peer.freed = peer.read;
+      peer.ring();
+    }
+  }
+  return peer.read != before;
+}
+
+void Inbox::read(Peer& peer, const Slot& slot) {
+  const Envelope envelope{peer.rank, slot.tag, slot.signature, Bytes{slot.bytes}};
+  const Kind kind = slot.kind;
+  const bool eager = kind == Kind::kEager;
+  const std::size_t stored = eager ? envelope.bytes.value() : sizeof(Announcement);
+  if ((!eager && kind != Kind::kAnnouncement) || stored > Slot::kPayloadBytes) {
+    peer.corrupt = true;
+    return;
+  }
+  const Matcher::Verdict verdict = matcher_.arrive(envelope);
+  switch (verdict.fate) {
+    case Matcher::Fate::kMatched:
+      take(peer, *verdict.receive, kind, slot.payload);
+      break;
+    case Matcher::Fate::kDiscarded:
+      discard(peer, kind, slot.payload);
+      break;
+    case Matcher::Fate::kEarly:
+      Arrival& arrival = matcher_.set_aside(envelope, Bytes{stored});
+      arrival.handle = static_cast<std::uint64_t>(kind);
+      std::memcpy(arrival.payload, slot.payload, stored);
+      break;
+  }
+}
+
+void Inbox::take(Peer& peer, Receive& receive, Kind kind, const std::byte* payload) {
+  if (kind == Kind::kAnnouncement) {
+    begin(peer, receive, announcement_in(payload));
+  } else {
+    deliver(receive, payload, receive.bytes.value());
+    finish(receive);
+  }
+}
+
+void Inbox::discard(Peer& peer, Kind kind, const std::byte* payload) {
+  if (kind == Kind::kAnnouncement) reply(peer, announcement_in(payload).entry, Reply::kFinished);
+}
+
+void Inbox::discard_all(Arrival* arrivals) {
+  while (arrivals != nullptr) {
+    Arrival* next = arrivals->next;
+    discard(*peers_.find(arrivals->envelope.peer),
+            Kind{static_cast<std::uint32_t>(arrivals->handle)}, arrivals->payload);
+    matcher_.release(*arrivals);
+    arrivals = next;
+  }
+}
+
+void Inbox::reply(Peer& peer, std::uint64_t entry, Reply reply) {
+  if (entry >= kEntryCount) {
+    peer.corrupt = true;
+  } else if (!peer.failed) {
+    publish(peer.in_entries[entry].reply, reply);
+    peer.ring();
+  }
+}
+
+void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement) {
+  const bool staged = announcement.source == Announcement::kStaged;
+  if (announcement.entry >= kEntryCount ||
+      (!staged &&
+       peer.mapping.at<std::byte>(announcement.source, receive.bytes.value()) == nullptr)) {
+    peer.corrupt = true;
+  } else if (staged) {
+    reply(peer, announcement.entry, Reply::kAccepted);
+  }
+  receive.handle = announcement.source;
+  receive.phase = static_cast<std::uint32_t>(announcement.entry);
+  accepted_.push(receive);
+}
+
+bool Inbox::advance() {
+  moved_ = false;
+  step_left_ = kStepBytes;
+  accepted_.take_all([this](Receive& receive) { return ended(receive); });
+  return moved_;
+}
+
+/// Moves one piece; true if the receive has left accepted_.
+bool Inbox::ended(Receive& receive) {
+  Peer& peer = *peers_.find(receive.peer);
+  if (peer.corrupt || step_left_ == 0) return false;
+  const Entry& entry = peer.in_entries[receive.phase];
+  bool cancelled = observe(entry.cancelled) != 0;
+  if (!cancelled) {
+    receive.handle == Announcement::kStaged ? deliver_staged(peer, receive)
+                                            : deliver_in_place(peer, receive);
+    // Asked again after the piece: the owner may have used the source for other things meanwhile.
+    cancelled = observe(entry.cancelled) != 0;
+  }
+  if (!cancelled && receive.moved < receive.bytes) return false;
+  reply(peer, receive.phase, Reply::kFinished);
+  if (cancelled) {
+    post(receive);  // What was promised never comes; it waits on until it is cancelled here too.
+  } else {
+    finish(receive);
+  }
+  return moved_ = true;
+}
+
+void Inbox::deliver_in_place(Peer& peer, Receive& receive) {
+  const std::size_t left = (receive.bytes - receive.moved).value();
+  const std::size_t piece = std::min({left, kPieceBytes, step_left_});
+  const std::uint64_t offset = receive.handle + receive.moved.value();  // checked in begin()
+  deliver(receive, peer.mapping.at<std::byte>(offset, piece), piece);
+}
+
+void Inbox::deliver_staged(Peer& peer, Receive& receive) {
+  Entry& entry = peer.in_entries[receive.phase];
+  const std::uint64_t offset = observe(entry.pipe);
+  if (offset == 0) return;
+  const auto* pipe = peer.mapping.at<std::byte>(offset, kPipeBytes);
+  if (pipe == nullptr) {
+    peer.corrupt = true;
+    return;
+  }
+  std::uint64_t consumed = receive.moved.value() / kBlockBytes;
+  while (receive.moved < receive.bytes && step_left_ > 0 && observe(entry.produced) > consumed) {
+    const std::size_t left = (receive.bytes - receive.moved).value();
+    deliver(receive, pipe + consumed % kBlocksPerPipe * kBlockBytes, std::min(left, kBlockBytes));
+    publish(entry.consumed, ++consumed);
+    peer.ring();
+  }
+}
+
+void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {
+  receive.deliver(receive.moved, data, Bytes{bytes});
+  receive.moved += Bytes{bytes};
+  step_left_ -= std::min(step_left_, bytes);
+  moved_ = true;
+}
+
+void Inbox::finish(Receive& receive) {
+  received_bytes_ += receive.bytes.value();
+  ++received_messages_;
+  receive.finish();
+}
+
+void Inbox::cancel(OperationId operation) {
+  discard_all(matcher_.cancel(operation));
+  accepted_.take_all([&](Receive& receive) {
+    if (receive.tag.operation != operation) return false;
+    reply(*peers_.find(receive.peer), receive.phase, Reply::kFinished);
+    receive.fail(ErrorKind::kInternal);
+    return true;
+  });
+}
+
+void Inbox::peer_failed(Peer& peer) {
+  discard_all(matcher_.peer_failed(peer.rank));
+  accepted_.take_all([&](Receive& receive) {
+    if (receive.peer != peer.rank) return false;
+    receive.fail(ErrorKind::kRankFailed);
+    return true;
+  });
+}
+
+}  // namespace farandole::shm

@@ -1,0 +1,62 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "transport/matcher.hpp"
+#include "transport/queue.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/peer.hpp"
+#include "transport/transfer.hpp"
+
+namespace farandole::shm {
+
+/// The receives of one rank: out of its peers' rings, sources and pipes.
+/// Threads   the engine's driver only.
+class Inbox {
+ public:
+  Inbox(std::size_t rank_count, const Peers& peers);
+
+  void post(Receive& receive);
+
+  /// Reads the ring from the peer; true if anything was there.
+  bool drain(Peer& peer);
+  /// Delivers pieces of announced messages, about kStepBytes in all; true if anything moved.
+  bool advance();
+
+  void cancel(OperationId operation);
+  bool cancelled(OperationId operation) const { return matcher_.cancelled(operation); }
+  void peer_failed(Peer& peer);
+
+  std::uint64_t received_bytes() const { return received_bytes_; }
+  std::uint64_t received_messages() const { return received_messages_; }
+
+ private:
+  // One call of advance() takes some 100 us, so that small messages are not kept waiting.
+  static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+
+  void read(Peer& peer, const Slot& slot);
+  void take(Peer& peer, Receive& receive, Kind kind, const std::byte* payload);
+  void discard(Peer& peer, Kind kind, const std::byte* payload);
+  void discard_all(Arrival* arrivals);
+  void begin(Peer& peer, Receive& receive, const Announcement& announcement);
+  bool ended(Receive& receive);
+  void deliver_in_place(Peer& peer, Receive& receive);
+  void deliver_staged(Peer& peer, Receive& receive);
+  void deliver(Receive& receive, const std::byte* data, std::size_t bytes);
+  void finish(Receive& receive);
+  static void reply(Peer& peer, std::uint64_t entry, Reply reply);
+
+  const Peers& peers_;
+  Matcher matcher_;
+  IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source offset, phase = entry
+  std::size_t step_left_ = 0;
+  bool moved_ = false;
+  std::uint64_t received_bytes_ = 0;
+  std::uint64_t received_messages_ = 0;
+};
+
+}  // namespace farandole::shm

@@ -1,0 +1,46 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "bootstrap/member.hpp"
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+
+namespace farandole::shm {
+
+/// A peer's Memory as this process sees it.
+class Mapping {
+ public:
+  Mapping() = default;
+  /// Memory of this process, which outlives the mapping.
+  Mapping(std::byte* base, Bytes bytes) : base_(base), bytes_(bytes.value()) {}
+  /// Maps what the member's card "shm.memory" names, through /proc: nothing has a path.
+  /// Errors    kUnsupported naming the peer, when this process may not or cannot.
+  static Result<Mapping> open(const Member& member);
+  ~Mapping();
+  Mapping(Mapping&& other) noexcept { swap(other); }
+  Mapping& operator=(Mapping&& other) noexcept { return swap(other), *this; }
+
+  /// `count` objects at `offset`, or null if they do not lie inside, aligned.
+  template <class T>
+  T* at(std::uint64_t offset, std::size_t count = 1) const {
+    const bool inside = offset <= bytes_ && count <= (bytes_ - offset) / sizeof(T);
+    return inside && offset % alignof(T) == 0 ? reinterpret_cast<T*>(base_ + offset) : nullptr;
+  }
+
+ private:
+  void swap(Mapping& other) {
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(owned_, other.owned_);
+  }
+  std::byte* base_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool owned_ = false;  // unmapped at the end
+};
+
+}  // namespace farandole::shm

@@ -1,0 +1,67 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/memory.hpp"
+#include "transport/queue.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/peer.hpp"
+#include "transport/transfer.hpp"
+
+namespace farandole::shm {
+
+/// The sends of one rank: into its rings, through its entries and pipes.
+/// Threads   the engine's driver only.
+class Outbox {
+ public:
+  /// `entries` [kEntryCount] and `pipes` [kPipeCount * kPipeBytes] lie in `memory`. Without
+  /// `peer_memory` every announced source is staged.
+  Outbox(const Memory& memory, Entry* entries, std::byte* pipes, bool peer_memory);
+
+  void post(Peer& peer, Send& send);
+
+  /// Writes what waited for a slot or an entry; true if anything moved.
+  bool flush(Peer& peer);
+  /// Stages blocks and finishes what the receivers have finished; true if anything moved.
+  bool advance();
+
+  /// Fails the sends of an operation. Receivers in the middle of one are told to stop.
+  void cancel(const Peers& peers, OperationId operation);
+  void peer_failed(Peer& peer);
+
+  std::uint64_t sent_bytes() const { return sent_bytes_; }
+  std::uint64_t sent_messages() const { return sent_messages_; }
+
+ private:
+  static constexpr std::size_t kNoPipe = kPipeCount;
+  /// What an entry in use belongs to.
+  struct Use {
+    Peer* peer = nullptr;
+    std::size_t pipe = kNoPipe;
+  };
+
+  bool write(Peer& peer, Send& send);
+  Announcement announce(Peer& peer, Send& send);
+  bool ended(Send& send);
+  bool stage(Send& send);
+  void free_entry(std::size_t index);
+
+  const Memory& memory_;
+  Entry* const entries_;
+  std::byte* const pipes_;
+  const bool peer_memory_;
+  std::vector<Use> uses_;                     // by entry
+  std::vector<std::size_t> free_entries_;     // never grows past kEntryCount
+  std::vector<std::size_t> free_pipes_;       // never grows past kPipeCount
+  IntrusiveQueue<Send, Transfer> announced_;  // handle = entry, moved = bytes staged
+  std::vector<std::size_t> lingering_;        // entries whose send has ended before the receiver
+  std::uint64_t sent_bytes_ = 0;
+  std::uint64_t sent_messages_ = 0;
+  bool moved_ = false;
+};
+
+}  // namespace farandole::shm

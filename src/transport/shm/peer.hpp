@@ -1,0 +1,67 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "farandole/types.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/queue.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/mapping.hpp"
+#include "transport/transfer.hpp"
+
+namespace farandole::shm {
+
+/// Another rank of this host. connect() fills it in, then sets `connected`; from then on it
+/// belongs to the driver, but for `failed`.
+struct Peer {
+  Rank rank;
+  std::size_t local_index = 0;  // among the ranks of the host
+  std::atomic<bool> connected{false};
+  std::atomic<bool> failed{false};
+  bool corrupt = false;  // it published what cannot be: to be failed by the driver
+
+  Mapping mapping;
+  std::atomic<std::uint32_t>* armed = nullptr;
+  std::string bell_address;
+  int bell_fd = -1;  // ours, to ring from
+  std::size_t slot_count = 0;
+
+  // To the peer.
+  Ring* out = nullptr;
+  Slot* out_slots = nullptr;
+  std::uint64_t written = 0;
+  std::uint64_t writable = 0;  // slots below this position are free, as last seen
+  IntrusiveQueue<Send, Transfer> waiting;
+
+  // From the peer.
+  Ring* in = nullptr;
+  Slot* in_slots = nullptr;
+  Entry* in_entries = nullptr;
+  std::uint64_t read = 0;
+  std::uint64_t freed = 0;  // of these, told to the peer
+
+  bool usable() const {
+    return connected.load(std::memory_order_acquire) && !failed.load(std::memory_order_relaxed);
+  }
+  void ring() { Doorbell::ring(*armed, bell_address, bell_fd); }
+};
+
+/// The ranks of this host, this one included.
+struct Peers {
+  std::vector<std::unique_ptr<Peer>> local;  // by local_index
+  std::vector<Peer*> by_rank;                // null for ranks of other hosts
+
+  Peer* find(Rank rank) const {
+    const auto index = static_cast<std::size_t>(rank.value());
+    return rank.value() >= 0 && index < by_rank.size() ? by_rank[index] : nullptr;
+  }
+};
+
+}  // namespace farandole::shm

@@ -1,0 +1,281 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/shm_transport.hpp"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace farandole {
+
+using shm::Entry;
+using shm::Header;
+using shm::Peer;
+using shm::Ring;
+using shm::Slot;
+
+namespace {
+
+Header& header_of(Memory& memory) {
+  return *reinterpret_cast<Header*>(memory.header());
+}
+
+/// `count` default-valued objects in library memory, aligned to a page.
+template <class T>
+Result<T*> place(Memory& memory, std::size_t count) {
+  const std::size_t page = 4096;
+  auto block = memory.allocate(Bytes{std::max(count * sizeof(T), page)});
+  if (!block) return block.error();
+  T* first = reinterpret_cast<T*>(*block);
+  for (std::size_t i = 0; i < count; ++i) new (first + i) T{};
+  return first;
+}
+
+std::uint64_t offset_in(const Memory& memory, const void* data) {
+  return static_cast<std::uint64_t>(static_cast<const std::byte*>(data) - memory.base());
+}
+
+std::string text(Rank rank) {
+  return "rank " + std::to_string(rank.value());
+}
+
+}  // namespace
+
+std::atomic<std::uint32_t>& ShmTransport::bell_word(Memory& memory) {
+  return header_of(memory).armed;
+}
+
+Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
+                                                               const Doorbell& bell) {
+  std::uint64_t token = 0;
+  if (::getrandom(&token, sizeof(token), 0) != sizeof(token)) {
+    return Error{ErrorKind::kInternal,
+                 std::string("getrandom gave no token: ") + std::strerror(errno) + "."};
+  }
+  header_of(memory).token = token;
+  return std::map<std::string, std::string>{
+      {"shm.memory", std::to_string(::getpid()) + ":" + std::to_string(memory.fd()) + ":" +
+                         std::to_string(memory.reserved().value())},
+      {"shm.token", std::to_string(token)},
+      {"shm.doorbell", bell.address()}};
+}
+
+ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Doorbell& bell,
+                           Options options)
+    : self_(self),
+      members_(members),
+      memory_(memory),
+      bell_(bell),
+      options_(std::move(options)),
+      capabilities_{.name = "shm",
+                    .peer_memory = options_.peer_memory,
+                    .eager_bytes_max = Bytes{Slot::kPayloadBytes}} {
+  const Member& own = members_[static_cast<std::size_t>(self.value())];
+  peers_.by_rank.resize(members_.size());
+  for (const Member& member : members_) {
+    if (member.host_id != own.host_id || !member.cards.contains("shm.memory")) continue;
+    auto peer = std::make_unique<Peer>();
+    peer->rank = member.rank;
+    peer->local_index = peers_.local.size();
+    peers_.by_rank[static_cast<std::size_t>(member.rank.value())] = peer.get();
+    peers_.local.push_back(std::move(peer));
+  }
+}
+
+Result<std::unique_ptr<ShmTransport>> ShmTransport::create(Rank self, const Members& members,
+                                                           Memory& memory, Doorbell& bell,
+                                                           Options options) {
+  std::unique_ptr<ShmTransport> transport(
+      new ShmTransport(self, members, memory, bell, std::move(options)));
+  const auto laid_out = transport->lay_out();
+  if (!laid_out) return laid_out.error();
+  return transport;
+}
+
+Result<void> ShmTransport::lay_out() {
+  const Peer* own = peers_.find(self_);
+  if (own == nullptr) {
+    return Error{ErrorKind::kUnsupported,
+                 text(self_) + " published no card 'shm.memory', so peers cannot reach it."};
+  }
+  self_index_ = own->local_index;
+  const auto rings = place<Ring>(memory_, peers_.local.size());
+  if (!rings) return rings.error();
+  const auto entries = place<Entry>(memory_, shm::kEntryCount);
+  if (!entries) return entries.error();
+  const auto pipes = memory_.allocate(Bytes{shm::kPipeCount * shm::kPipeBytes});
+  if (!pipes) return pipes.error();
+  rings_ = *rings;
+  outbox_ = std::make_unique<shm::Outbox>(memory_, *entries, *pipes, options_.peer_memory);
+  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_);
+  header_of(memory_).entries = offset_in(memory_, *entries);
+  shm::publish(header_of(memory_).rings, offset_in(memory_, rings_));
+  return {};
+}
+
+TransportCounters ShmTransport::counters() const {
+  return {.sent_bytes = outbox_->sent_bytes(),
+          .sent_messages = outbox_->sent_messages(),
+          .received_bytes = inbox_->received_bytes(),
+          .received_messages = inbox_->received_messages()};
+}
+
+ProcessName ShmTransport::name_of(const Peer& peer) const {
+  const Member& member = members_[static_cast<std::size_t>(peer.rank.value())];
+  return ProcessName{peer.rank.value(), member.host, member.pid};
+}
+
+Result<Peer*> ShmTransport::connectable(Rank rank) const {
+  if (Peer* peer = peers_.find(rank)) return peer;
+  const auto index = static_cast<std::size_t>(rank.value());
+  if (rank.value() < 0 || index >= members_.size()) {
+    return Error{ErrorKind::kInvalidArgument, text(rank) + " does not exist; allowed is 0 to " +
+                                                  std::to_string(members_.size() - 1) + "."};
+  }
+  return Error{ErrorKind::kUnsupported, text(self_) + " shares no memory with " + text(rank) +
+                                            " on host " + members_[index].host + "."};
+}
+
+Result<void> ShmTransport::connect(std::span<const Rank> peers, Deadline deadline) {
+  std::scoped_lock lock(connect_mutex_);
+  std::vector<Peer*> missing;
+  for (const Rank rank : peers) {
+    const auto peer = connectable(rank);
+    if (!peer) return peer.error();
+    if (!(*peer)->connected) missing.push_back(*peer);
+  }
+  for (Peer* peer : missing) {
+    if (auto offered = offer_ring(*peer); !offered) return offered;
+    if (auto mapped = map(*peer); !mapped) return mapped;
+  }
+  for (Peer* peer : missing) {
+    while (!join_ring(*peer)) {
+      if (peer->failed) {
+        return Error{ErrorKind::kRankFailed,
+                     text(peer->rank) + " failed while " + text(self_) + " connected to it.",
+                     name_of(*peer)};
+      }
+      if (deadline.passed()) {
+        return Error{ErrorKind::kTimedOut, text(peer->rank) + " did not connect to " + text(self_) +
+                                               " over shared memory in time."};
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  return {};
+}
+
+/// Makes the slots of the ring to the peer, in this rank's memory.
+Result<void> ShmTransport::offer_ring(Peer& peer) {
+  if (peer.out != nullptr) return {};
+  peer.slot_count = shm::slot_count(peers_.local.size());
+  const auto slots = memory_.allocate(Bytes{peer.slot_count * sizeof(Slot)});
+  if (!slots) return slots.error();
+  peer.out_slots = reinterpret_cast<Slot*>(*slots);
+  for (std::size_t i = 0; i < peer.slot_count; ++i) peer.out_slots[i].sequence = 0;
+  peer.out = &rings_[peer.local_index];
+  shm::publish(peer.out->slots, offset_in(memory_, peer.out_slots));
+  return {};
+}
+
+/// Maps the peer's memory and makes sure that it is the right one and that its bell rings.
+Result<void> ShmTransport::map(Peer& peer) {
+  if (peer.armed != nullptr) return {};
+  const Member& member = members_[static_cast<std::size_t>(peer.rank.value())];
+  auto mapping = options_.map(member);
+  if (!mapping) return mapping.error();
+  const auto card = [&](const char* name) {
+    const auto found = member.cards.find(name);
+    return found == member.cards.end() ? std::string() : found->second;
+  };
+  Header* header = mapping->at<Header>(0);
+  if (header == nullptr || std::to_string(header->token) != card("shm.token")) {
+    return Error{ErrorKind::kUnsupported, "What " + text(self_) + " mapped is not the memory of " +
+                                              text(peer.rank) + ": the token differs."};
+  }
+  if (!Doorbell::reachable(card("shm.doorbell"), bell_.fd())) {
+    return Error{ErrorKind::kUnsupported, text(self_) + " cannot ring the doorbell of " +
+                                              text(peer.rank) +
+                                              "; it may be in another network name space."};
+  }
+  peer.bell_address = card("shm.doorbell");
+  peer.bell_fd = bell_.fd();
+  peer.armed = &header->armed;
+  peer.mapping = std::move(*mapping);
+  return {};
+}
+
+/// True once the peer's side is there too, and then the peer is connected.
+bool ShmTransport::join_ring(Peer& peer) {
+  const Header& header = *peer.mapping.at<Header>(0);
+  const std::uint64_t offset = shm::observe(header.rings);
+  if (offset == 0) return false;
+  Ring* rings = peer.mapping.at<Ring>(offset, peers_.local.size());
+  peer.in_entries = peer.mapping.at<Entry>(header.entries, shm::kEntryCount);
+  if (rings == nullptr || peer.in_entries == nullptr) return false;
+  const std::uint64_t slots = shm::observe(rings[self_index_].slots);
+  if (slots == 0) return false;
+  peer.in = &rings[self_index_];
+  peer.in_slots = peer.mapping.at<Slot>(slots, peer.slot_count);
+  if (peer.in_slots == nullptr) return false;
+  peer.connected.store(true, std::memory_order_release);
+  return true;
+}
+
+/// The transfer's peer if it can be talked to; else the transfer has failed.
+Peer* ShmTransport::usable(Transfer& transfer) {
+  Peer* peer = peers_.find(transfer.peer);
+  if (peer != nullptr && peer->usable()) return peer;
+  transfer.start();
+  transfer.fail(peer != nullptr && peer->failed ? ErrorKind::kRankFailed : ErrorKind::kInternal);
+  return nullptr;
+}
+
+void ShmTransport::post(Send& send) {
+  Peer* peer = usable(send);
+  if (peer == nullptr) return;
+  send.start();
+  if (inbox_->cancelled(send.tag.operation)) {
+    send.fail(ErrorKind::kInternal);
+  } else {
+    outbox_->post(*peer, send);
+  }
+}
+
+void ShmTransport::post(Receive& receive) {
+  if (usable(receive) != nullptr) inbox_->post(receive);
+}
+
+bool ShmTransport::progress() {
+  bool moved = false;
+  for (const auto& peer : peers_.local) {
+    if (!peer->usable()) continue;
+    moved |= inbox_->drain(*peer);
+    moved |= outbox_->flush(*peer);
+  }
+  moved |= outbox_->advance();
+  moved |= inbox_->advance();
+  for (const auto& peer : peers_.local) {
+    if (peer->corrupt && !peer->failed) peer_failed(peer->rank);
+  }
+  return moved;
+}
+
+bool ShmTransport::cancel(OperationId operation) {
+  outbox_->cancel(peers_, operation);
+  inbox_->cancel(operation);
+  return true;
+}
+
+void ShmTransport::peer_failed(Rank rank) {
+  Peer* peer = peers_.find(rank);
+  if (peer == nullptr || peer->failed.exchange(true)) return;
+  outbox_->peer_failed(*peer);
+  inbox_->peer_failed(*peer);
+}
+
+}  // namespace farandole

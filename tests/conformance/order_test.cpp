@@ -1,0 +1,129 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <deque>
+
+#include "conformance/harness.hpp"
+
+namespace farandole::conformance {
+namespace {
+
+// Goal: messages with one tag match in the order posted, small and large ones mixed.
+// Method: a stream of messages of different sizes, each filled with data unique to its position.
+TEST_P(Conformance, OneTagKeepsItsOrder) {
+  constexpr std::size_t kSizes[] = {8, 100'000, 0, 5000, 4048, 4049, 1, 300'000};
+  run(GetParam(), 2, [&](Node& node) {
+    std::deque<Buffer> buffers;
+    std::deque<Send> sends;
+    std::deque<Receive> receives;
+    for (std::uint64_t i = 0; i < 96; ++i) {
+      buffers.emplace_back(node, i % 3 == 0 ? Buffer::Kind::kOwned : Buffer::Kind::kForeign,
+                           kSizes[i % std::size(kSizes)]);
+      if (node.rank() == 0) {
+        fill(buffers.back().span(), seed_of(0, 1, i));
+        node.transport().post(sends.emplace_back(send_of(1, tag_of(7), buffers.back().span())));
+      } else {
+        node.transport().post(
+            receives.emplace_back(receive_of(0, tag_of(7), buffers.back().span())));
+      }
+    }
+    for (Send& send : sends) node.wait(send);
+    for (std::uint64_t i = 0; i < receives.size(); ++i) {
+      node.wait(receives[i]);
+      EXPECT_EQ(receives[i].state, TransferState::kDone);
+      EXPECT_EQ(first_wrong(buffers[i].span(), seed_of(0, 1, i)), -1) << "message " << i;
+    }
+  });
+}
+
+// Goal: messages with different tags never wait for each other, in whatever order they are posted.
+// Method: both sides post all tags, one in the opposite order of the other, both ways at once.
+TEST_P(Conformance, TagsDoNotWaitForEachOther) {
+  constexpr std::uint32_t kTags = 40;
+  for (const std::size_t bytes : {std::size_t{24}, std::size_t{20'000}, std::size_t{700'000}}) {
+    run(GetParam(), 2, [&](Node& node) {
+      const int other = 1 - node.rank();
+      std::deque<Buffer> out, in;
+      std::deque<Send> sends;
+      std::deque<Receive> receives;
+      for (std::uint32_t i = 0; i < kTags; ++i) {
+        const std::uint32_t tag = node.rank() == 0 ? i : kTags - 1 - i;
+        out.emplace_back(node, Buffer::Kind::kForeign, bytes);
+        fill(out.back().span(), seed_of(node.rank(), other, tag));
+        sends.push_back(send_of(other, tag_of(tag / 4, tag % 4), out.back().span()));
+        node.transport().post(sends.back());
+      }
+      for (std::uint32_t tag = 0; tag < kTags; ++tag) {
+        in.emplace_back(node, Buffer::Kind::kForeign, bytes);
+        receives.push_back(receive_of(other, tag_of(tag / 4, tag % 4), in.back().span()));
+        node.transport().post(receives.back());
+      }
+      for (Send& send : sends) node.wait(send);
+      for (std::uint32_t tag = 0; tag < kTags; ++tag) {
+        node.wait(receives[tag]);
+        EXPECT_EQ(first_wrong(in[tag].span(), seed_of(other, node.rank(), tag)), -1);
+      }
+    });
+  }
+}
+
+// Goal: the last of many messages can be received first, however many came before it.
+// Method: more early messages than any pool or ring holds; the receives come in reverse, each
+// posted only when the one before it has ended. The order of posting decides within a tag.
+TEST_P(Conformance, ManyEarlyMessagesAreSetAside) {
+  constexpr std::uint32_t kCount = 700;
+  run(GetParam(), 2, [&](Node& node) {
+    const std::size_t sizes[] = {0, 40, 4000};
+    std::deque<Buffer> buffers;
+    std::deque<Send> sends;
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      buffers.emplace_back(node, Buffer::Kind::kForeign, sizes[i % 3]);
+    }
+    if (node.rank() == 0) {
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        fill(buffers[i].span(), seed_of(0, 1, i));
+        node.transport().post(sends.emplace_back(send_of(1, tag_of(i), buffers[i].span())));
+      }
+      for (Send& send : sends) node.wait(send);
+    } else {
+      for (std::uint32_t i = kCount; i-- > 0;) {
+        Receive receive = receive_of(0, tag_of(i), buffers[i].span());
+        node.transport().post(receive);
+        node.wait(receive);
+        ASSERT_EQ(first_wrong(buffers[i].span(), seed_of(0, 1, i)), -1) << "message " << i;
+      }
+    }
+  });
+}
+
+// Goal: large early messages wait too, and are delivered once their receives come.
+// Method: as above with announced messages, from the library's memory and from elsewhere.
+TEST_P(Conformance, LargeEarlyMessagesAreSetAside) {
+  constexpr std::uint32_t kCount = 30;
+  run(GetParam(), 2, [&](Node& node) {
+    std::deque<Buffer> buffers;
+    std::deque<Send> sends;
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      const auto kind = i % 2 == 0 ? Buffer::Kind::kOwned : Buffer::Kind::kForeign;
+      buffers.emplace_back(node, kind, 50'000 + i);
+    }
+    if (node.rank() == 0) {
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        fill(buffers[i].span(), seed_of(0, 1, i));
+        node.transport().post(sends.emplace_back(send_of(1, tag_of(i), buffers[i].span())));
+      }
+      for (Send& send : sends) node.wait(send);
+    } else {
+      node.settle();
+      for (std::uint32_t i = kCount; i-- > 0;) {
+        Receive receive = receive_of(0, tag_of(i), buffers[i].span());
+        node.transport().post(receive);
+        node.wait(receive);
+        ASSERT_EQ(first_wrong(buffers[i].span(), seed_of(0, 1, i)), -1) << "message " << i;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace farandole::conformance

@@ -1,0 +1,147 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <random>
+#include <vector>
+
+#include "conformance/harness.hpp"
+
+namespace farandole::conformance {
+namespace {
+
+/// Around every limit inside the transports: a cache line, a slot, a staging block, a pipe.
+std::vector<std::size_t> sizes(const Transport& transport) {
+  const std::size_t eager = transport.capabilities().eager_bytes_max.value();
+  std::vector<std::size_t> result = {0, 1, 15, 16, 17, 63, 64, 65, 1000};
+  for (const std::size_t limit : {eager, std::size_t{4096}, std::size_t{64} << 10,
+                                  std::size_t{128} << 10, std::size_t{512} << 10}) {
+    for (const std::size_t size : {limit - 1, limit, limit + 1}) result.push_back(size);
+  }
+  result.insert(result.end(), {(std::size_t{1} << 20) + 3, std::size_t{8} << 20});
+  return result;
+}
+
+/// Checks what consume() is promised, and keeps the bytes.
+struct Consumer {
+  explicit Consumer(std::size_t bytes) : data(bytes), seen(bytes) {}
+  static void consume(void* context, Bytes offset, const std::byte* piece, Bytes bytes) {
+    auto& self = *static_cast<Consumer*>(context);
+    EXPECT_EQ(offset.value() % Receive::kPieceAlignment, 0u);
+    ASSERT_LE(offset.value() + bytes.value(), self.data.size());
+    std::memcpy(self.data.data() + offset.value(), piece, bytes.value());
+    for (std::size_t i = 0; i < bytes.value(); ++i) ++self.seen[offset.value() + i];
+  }
+  std::vector<std::byte> data;
+  std::vector<std::uint8_t> seen;
+};
+
+// Goal: every size arrives whole, from library-owned and from foreign memory, aligned or not.
+// Method: one message per (size, memory, skew), received to a target and then by consume(), which
+// must see each byte once.
+TEST_P(Conformance, EverySizeFromEveryMemory) {
+  run(GetParam(), 2, [&](Node& node) {
+    std::uint64_t index = 0;
+    for (const std::size_t bytes : sizes(node.transport())) {
+      for (const auto kind : {Buffer::Kind::kOwned, Buffer::Kind::kForeign}) {
+        for (const std::size_t skew : {std::size_t{0}, std::size_t{3}}) {
+          const std::uint64_t seed = seed_of(0, 1, ++index);
+          Buffer buffer(node, kind, bytes, skew);
+          if (node.rank() == 0) {
+            fill(buffer.span(), seed);
+            Send sends[2] = {send_of(1, tag_of(1), buffer.span()),
+                             send_of(1, tag_of(2), buffer.span())};
+            for (Send& send : sends) node.transport().post(send);
+            node.wait(sends, {});
+            EXPECT_EQ(sends[0].state, TransferState::kDone);
+            EXPECT_EQ(sends[1].state, TransferState::kDone);
+            continue;
+          }
+          Consumer consumer(bytes);
+          Receive receives[2] = {receive_of(0, tag_of(1), buffer.span()),
+                                 receive_of(0, tag_of(2), buffer.span())};
+          receives[1].target = nullptr;
+          receives[1].consume = &Consumer::consume;
+          receives[1].context = &consumer;
+          for (Receive& receive : receives) node.transport().post(receive);
+          node.wait({}, receives);
+          EXPECT_EQ(first_wrong(buffer.span(), seed), -1) << bytes << " bytes to a target";
+          EXPECT_EQ(first_wrong(consumer.data, seed), -1) << bytes << " bytes consumed";
+          EXPECT_TRUE(std::ranges::all_of(consumer.seen, [](auto n) { return n == 1; }));
+        }
+      }
+    }
+  });
+}
+
+/// Random sizes, small ones often; the same on both ends.
+std::size_t random_size(int from, int to, std::uint64_t index) {
+  const std::uint64_t random = seed_of(from, to, index ^ 0xabcdef);
+  return (random >> 8) % (std::size_t{1} << (random % 20));
+}
+
+/// Everybody sends `count` messages to everybody, all posted at once.
+void all_to_all(Node& node, std::uint64_t count) {
+  std::deque<Buffer> out, in;
+  std::deque<Send> sends;
+  std::deque<Receive> receives;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    for (int step = 1; step < node.size(); ++step) {
+      const int to = (node.rank() + step) % node.size();
+      const int from = (node.rank() - step + node.size()) % node.size();
+      const auto kind = i % 2 == 0 ? Buffer::Kind::kOwned : Buffer::Kind::kForeign;
+      const Tag tag = tag_of(static_cast<std::uint32_t>(i / 3));
+      in.emplace_back(node, Buffer::Kind::kForeign, random_size(from, node.rank(), i));
+      node.transport().post(receives.emplace_back(receive_of(from, tag, in.back().span())));
+      out.emplace_back(node, kind, random_size(node.rank(), to, i));
+      fill(out.back().span(), seed_of(node.rank(), to, i));
+      node.transport().post(sends.emplace_back(send_of(to, tag, out.back().span())));
+    }
+  }
+  for (Send& send : sends) node.wait(send);
+  std::size_t next = 0;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    for (int step = 1; step < node.size(); ++step, ++next) {
+      const int from = (node.rank() - step + node.size()) % node.size();
+      node.wait(receives[next]);
+      EXPECT_EQ(receives[next].state, TransferState::kDone);
+      EXPECT_EQ(first_wrong(in[next].span(), seed_of(from, node.rank(), i)), -1)
+          << "message " << i << " from " << from << " to " << node.rank();
+    }
+  }
+}
+
+// Goal: nothing is lost, doubled or mixed up when all ranks send to all at once.
+// Method: random sizes and data unique to (from, to, index), for small, odd and larger p.
+TEST_P(Conformance, AllToAll) {
+  for (const int p : {2, 3, 8}) {
+    run(GetParam(), p, [](Node& node) { all_to_all(node, 24); });
+  }
+}
+
+// Goal: what was sent and received is counted.
+// Method: a known exchange; the counters grow by exactly that.
+TEST_P(Conformance, CountersCountPayload) {
+  run(GetParam(), 2, [](Node& node) {
+    const TransportCounters before = node.transport().counters();
+    const int other = 1 - node.rank();
+    Buffer out(node, Buffer::Kind::kForeign, 100'000), in(node, Buffer::Kind::kForeign, 100'000);
+    for (const std::size_t bytes : {std::size_t{10}, std::size_t{100'000}}) {
+      Send send = send_of(other, tag_of(1), out.span().first(bytes));
+      Receive receive = receive_of(other, tag_of(1), in.span().first(bytes));
+      node.transport().post(send);
+      node.transport().post(receive);
+      node.wait(send);
+      node.wait(receive);
+    }
+    const TransportCounters after = node.transport().counters();
+    EXPECT_EQ(after.sent_messages - before.sent_messages, 2u);
+    EXPECT_EQ(after.received_messages - before.received_messages, 2u);
+    EXPECT_EQ(after.sent_bytes - before.sent_bytes, 100'010u);
+    EXPECT_EQ(after.received_bytes - before.received_bytes, 100'010u);
+  });
+}
+
+}  // namespace
+}  // namespace farandole::conformance
