@@ -1,0 +1,9 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command `farandole`."""
+
+
+def main() -> None:
+    from farandole.cli.app import app
+
+    app(prog_name="farandole")

@@ -1,0 +1,349 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the ranks of a job on this machine and sees every one of them to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
+from farandole.cli.output import PIPE_READS_MAX, PrefixedStream
+from farandole.cli.processes import die_with_parent, end_sessions, signal_group_quietly
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_KILL_AFTER_SECONDS = 2.0  # from SIGTERM to SIGKILL
+_LEFTOVER_PATIENCE_SECONDS = 0.5
+TIMED_OUT_STATUS = 124  # as of timeout(1)
+
+
+class Output(enum.Enum):
+    """Where the ranks' output goes when it does not go to files."""
+
+    INHERIT = enum.auto()  # straight to the launcher's own stdout and stderr
+    PREFIX = enum.auto()  # there too, in whole lines marked "[rank] "
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """`output` may be a folder, which gets rank-0.out, rank-0.err and so on."""
+
+    command: Sequence[str]
+    rank_count: int
+    environment: Mapping[str, str] = field(default_factory=dict)  # on top of the launcher's own
+    output: Output | Path = Output.INHERIT
+    timeout_seconds: float | None = None
+    grace_seconds: float = 5.0
+    bind: bool = False
+
+
+@dataclass
+class _Rank:
+    rank: int
+    process: subprocess.Popen[bytes]
+    pidfd: int
+    streams: list[PrefixedStream]
+
+    @property
+    def title(self) -> str:
+        return f"rank {self.rank} (pid {self.process.pid})"
+
+
+def report_to_stderr(message: str) -> None:
+    print(f"farandole: {message}", file=sys.stderr, flush=True)
+
+
+class Launcher:
+    """One run of one command in `rank_count` processes.
+
+        launcher = Launcher(options)
+        with forward_signals(launcher), launcher:
+            status = launcher.wait()
+
+    Each rank leads a session of its own, so that a signal reaches everything a rank has started
+    and the terminal's Ctrl-C comes through the launcher only. When a rank fails, the others have
+    `grace_seconds` to say what they saw and to end, then they get SIGTERM, then SIGKILL.
+
+    Threads   All calls from one thread, which must live until the ranks have ended: the kernel
+              kills them with the thread that started them. signal() also from a signal handler.
+    Errors    OSError from start() when a process cannot be made; nothing is left running.
+    """
+
+    def __init__(
+        self, options: LaunchOptions, report: Callable[[str], None] = report_to_stderr
+    ) -> None:
+        self._options = options
+        self._report = report
+        self._ranks: list[_Rank] = []
+        self._running: set[int] = set()
+        self._selector = selectors.DefaultSelector()
+        self._escalation: list[int] = []  # signals still to come, the next one last
+        self._next_step_at: float | None = None
+        self._timeout_at: float | None = None
+        self._started = False
+        self._early_signals: list[int] = []
+        self._interrupted = False
+        self._sent: set[int] = set()  # signals that the ranks have from us
+        self.exit_status = 0
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes started for the ranks, by rank."""
+        return [rank.process.pid for rank in self._ranks]
+
+    def __enter__(self) -> Launcher:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # Start
+
+    def start(self) -> None:
+        self._job = LocalJob(self._options.rank_count)
+        # A signal that came between fork and exec would be noted in the child and forgotten.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+        try:
+            for rank in range(self._options.rank_count):
+                self._start_rank(rank, blocked)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        self._job.started()
+        self._started = True
+        for signum in self._early_signals:
+            self._signal_ranks(signum)
+        if self._options.timeout_seconds is not None:
+            self._timeout_at = time.monotonic() + self._options.timeout_seconds
+
+    def _start_rank(self, rank: int, mask: set[signal.Signals]) -> None:
+        options = self._options
+        parent_pid = os.getpid()
+        cores = cores_of_rank(rank, options.rank_count, usable_cores()) if options.bind else None
+
+        def prepare_child() -> None:
+            die_with_parent(parent_pid)
+            if cores is not None:
+                os.sched_setaffinity(0, cores)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+        environment = self._job.environment(rank, os.environ)
+        if options.output is not Output.INHERIT:
+            environment.setdefault("PYTHONUNBUFFERED", "1")  # lines come when they are printed
+        with contextlib.ExitStack() as files:
+            stdout, stderr = self._output_files(rank, files)
+            process = subprocess.Popen(
+                options.command,
+                env=environment | dict(options.environment),
+                stdin=None if rank == 0 else subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=self._job.inherited_fds(rank),
+                start_new_session=True,
+                preexec_fn=prepare_child,
+            )
+        started = _Rank(rank, process, os.pidfd_open(process.pid), [])
+        self._ranks.append(started)
+        self._running.add(rank)
+        self._call_when_readable(started.pidfd, lambda: self._rank_ended(started))
+        for pipe, target in ((process.stdout, 1), (process.stderr, 2)):
+            if pipe is not None:
+                with pipe:
+                    stream = PrefixedStream(rank, os.dup(pipe.fileno()), target)
+                started.streams.append(stream)
+                self._call_when_readable(stream.source_fd, partial(self._pump, stream))
+
+    def _output_files(self, rank: int, files: contextlib.ExitStack) -> tuple[int | None, ...]:
+        output = self._options.output
+        if output is Output.INHERIT:
+            return None, None
+        if output is Output.PREFIX:
+            return subprocess.PIPE, subprocess.PIPE
+        output.mkdir(parents=True, exist_ok=True)
+        return tuple(
+            files.enter_context((output / f"rank-{rank}.{kind}").open("wb")).fileno()
+            for kind in ("out", "err")
+        )
+
+    # While the ranks run
+
+    def wait(self) -> int:
+        """Until every rank has ended and nothing of the job is left; returns the exit status:
+        0 if all ranks returned 0, else that of the first that failed, 128 + n for signal n."""
+        while self._running:
+            for key, _ in self._selector.select(self._seconds_to_next_step()):
+                key.data()
+            self._take_step()
+        self._finish()
+        return self.exit_status
+
+    def signal(self, signum: int) -> None:
+        """Forwards a signal to every rank and to all that it started; a second SIGINT kills."""
+        if signum == signal.SIGINT:
+            if self._interrupted:
+                signum = signal.SIGKILL
+            self._interrupted = True
+        self._signal_ranks(signum)
+
+    def kill(self) -> None:
+        self._signal_ranks(signal.SIGKILL)
+
+    def wake_on(self, source: socket.socket) -> None:
+        """wait() also wakes when `source` has bytes, and drops them."""
+        self._call_when_readable(source.fileno(), lambda: _drop_bytes(source))
+
+    def _call_when_readable(self, fd: int, action: Callable[[], object]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, action)
+
+    def _pump(self, stream: PrefixedStream) -> bool:
+        fd = stream.source_fd
+        more = stream.pump()
+        if fd >= 0 and not stream.open:
+            self._selector.unregister(fd)
+        return more
+
+    def _pump_dry(self, rank: _Rank) -> None:
+        """Passes on what the rank has left in its pipes, and no more, should somebody go on."""
+        for stream in rank.streams:
+            for _ in range(PIPE_READS_MAX):
+                if not self._pump(stream):
+                    break
+
+    def _signal_ranks(self, signum: int) -> None:
+        if not self._started:
+            self._early_signals.append(signum)
+            return
+        self._sent.add(signum)
+        for rank in self._ranks:
+            if rank.rank in self._running:
+                # Its zombie is ours until _finish(), so the number cannot have been given anew.
+                signal_group_quietly(rank.process.pid, signum)
+
+    def _rank_ended(self, rank: _Rank) -> None:
+        self._selector.unregister(rank.pidfd)
+        self._running.remove(rank.rank)
+        self._pump_dry(rank)  # what it said last comes before what we say of it
+        end = os.waitid(os.P_PIDFD, rank.pidfd, os.WEXITED | os.WNOWAIT)
+        assert end is not None
+        if end.si_code == os.CLD_EXITED:
+            if end.si_status != 0:
+                self._report(f"{rank.title} exited with status {end.si_status}")
+                self._failed(end.si_status)
+        else:
+            if end.si_status not in self._sent:  # it was not we who did it
+                self._report(f"{rank.title} was killed by {signal_name(end.si_status)}")
+            self._failed(128 + end.si_status)
+
+    def _failed(self, status: int) -> None:
+        self.exit_status = self.exit_status or status
+        if self._next_step_at is None and not self._escalation:
+            self._escalate_after(self._options.grace_seconds)
+
+    def _escalate_after(self, delay_seconds: float) -> None:
+        self._escalation = [signal.SIGKILL, signal.SIGTERM]
+        self._next_step_at = time.monotonic() + delay_seconds
+
+    def _seconds_to_next_step(self) -> float | None:
+        times = [t for t in (self._next_step_at, self._timeout_at) if t is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _take_step(self) -> None:
+        now = time.monotonic()
+        if self._timeout_at is not None and now >= self._timeout_at:
+            self._timeout_at = None
+            self._report("the job's time limit is over")
+            self.exit_status = self.exit_status or TIMED_OUT_STATUS
+            self._escalate_after(0)
+        if self._next_step_at is None or now < self._next_step_at or not self._running:
+            return
+        signum = self._escalation.pop()
+        who = ", ".join(self._ranks[rank].title for rank in sorted(self._running))
+        self._report(f"sending {signal_name(signum)} to {who}")
+        self._signal_ranks(signum)
+        self._next_step_at = now + _KILL_AFTER_SECONDS if self._escalation else None
+
+    # The end
+
+    def _finish(self) -> None:
+        left = end_sessions(set(self.pids), _LEFTOVER_PATIENCE_SECONDS)
+        if left:
+            self._report(f"could not end these processes: {', '.join(map(str, left))}")
+        for rank in self._ranks:
+            self._pump_dry(rank)
+            for stream in rank.streams:
+                stream.close()
+            rank.process.wait()
+            os.close(rank.pidfd)
+        self._ranks.clear()
+        self._job.close()
+        self._selector.close()
+
+    def close(self) -> None:
+        """Kills what still runs and gives everything back. Idempotent."""
+        if not self._ranks:
+            self._job.close()
+            return
+        for rank in self._ranks:
+            signal_group_quietly(rank.process.pid, signal.SIGKILL)
+            os.waitid(os.P_PIDFD, rank.pidfd, os.WEXITED | os.WNOWAIT)
+        self._finish()
+
+
+def signal_name(signum: int) -> str:
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+@contextlib.contextmanager
+def forward_signals(launcher: Launcher) -> Iterator[None]:
+    """While it lasts, SIGINT, SIGTERM and SIGHUP go to the ranks. Main thread only."""
+
+    def forward(signum: int, frame: FrameType | None) -> None:
+        launcher.signal(signum)
+
+    # The handler runs in Python, so after select() has returned; the byte makes it return.
+    woken, waker = socket.socketpair()
+    woken.setblocking(False)
+    waker.setblocking(False)
+    launcher.wake_on(woken)
+    wakeup_before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    before = {signum: signal.getsignal(signum) for signum in _FORWARDED}
+    for signum, handler in before.items():
+        if handler != signal.SIG_IGN:  # nohup: the ranks ignore it as well
+            signal.signal(signum, forward)
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        signal.set_wakeup_fd(wakeup_before)
+        woken.close()
+        waker.close()
+
+
+def _drop_bytes(source: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while source.recv(4096):
+            pass

@@ -1,0 +1,87 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Passes on what ranks print, line by line, each line marked with its rank."""
+
+from __future__ import annotations
+
+import os
+import select
+
+_LINE_BYTES_MAX = 1 << 20  # a longer line is passed on in pieces, so memory stays bounded
+_READ_BYTES = 1 << 16
+PIPE_READS_MAX = 16  # reads that empty even a pipe of the largest size, 1 MiB
+_COLOURS = (36, 33, 32, 35, 34, 31)
+
+
+class PrefixedStream:
+    """One output stream of one rank, read from a pipe and written to `target_fd` in whole lines."""
+
+    def __init__(self, rank: int, source_fd: int, target_fd: int) -> None:
+        self.source_fd = source_fd
+        self._target_fd = target_fd
+        self._prefix = _prefix(rank, colour=_wants_colour(target_fd))
+        self._pending = b""
+        os.set_blocking(source_fd, False)
+
+    @property
+    def open(self) -> bool:
+        return self.source_fd >= 0
+
+    def pump(self) -> bool:
+        """Passes on one read's worth; False once there is nothing more for now."""
+        if not self.open:
+            return False
+        try:
+            data = os.read(self.source_fd, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+            return False
+        lines = (self._pending + data).split(b"\n")
+        self._pending = lines.pop()
+        if len(self._pending) > _LINE_BYTES_MAX:
+            lines.append(self._pending)
+            self._pending = b""
+        self._write(lines)
+        return True
+
+    def close(self) -> None:
+        """Passes on an unfinished line and closes the pipe. Idempotent."""
+        if not self.open:
+            return
+        if self._pending:
+            self._write([self._pending])
+            self._pending = b""
+        if self.open:
+            os.close(self.source_fd)
+            self.source_fd = -1
+
+    def _write(self, lines: list[bytes]) -> None:
+        try:
+            _write_all(self._target_fd, b"".join(self._prefix + line + b"\n" for line in lines))
+        except BrokenPipeError:
+            # Our reader has gone. Closing the rank's pipe tells the rank so, as it would
+            # have been told without us in between.
+            self._pending = b""
+            os.close(self.source_fd)
+            self.source_fd = -1
+
+
+def _prefix(rank: int, colour: bool) -> bytes:
+    if not colour:
+        return f"[{rank}] ".encode()
+    return f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m[{rank}]\x1b[0m ".encode()
+
+
+def _wants_colour(fd: int) -> bool:
+    return os.isatty(fd) and not os.environ.get("NO_COLOR")
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:  # whoever shares our terminal made it non-blocking
+            select.select([], [fd], [])

@@ -1,0 +1,46 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""One table in three forms: for the terminal, as JSON, as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+Row = Mapping[str, str]
+
+
+def as_json(rows: Sequence[Row]) -> str:
+    return json.dumps([dict(row) for row in rows], indent=2)
+
+
+def as_markdown(rows: Sequence[Row], columns: Sequence[str]) -> str:
+    lines = [_markdown_line(columns), _markdown_line(["---"] * len(columns))]
+    lines += [_markdown_line([_escaped(row[column]) for column in columns]) for row in rows]
+    return "\n".join(lines)
+
+
+def print_table(
+    rows: Sequence[Row], columns: Sequence[str], styles: Mapping[str, str] | None = None
+) -> None:
+    """To the terminal, as wide as it is; `styles` colours a column's cells by their text."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        cells = [row[column] for column in columns]
+        table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in cells))
+    Console().print(table)
+
+
+def _markdown_line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("\n", " ")
