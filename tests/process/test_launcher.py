@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Job
+from launched import Job
 
 Start = Callable[..., Job]
 Write = Callable[[str], Path]
@@ -87,7 +87,8 @@ def test_secret_is_long_and_on_no_command_line(start: Start, write: Write) -> No
     secret = row["env"]["FARANDOLE_SECRET"]
     assert len(bytes.fromhex(secret)) == 32
     seen = [Path(f"/proc/{pid}/cmdline").read_text() for pid in job.processes()]
-    assert seen and all(secret not in line for line in [*seen, row["argv"]])
+    assert seen
+    assert all(secret not in line for line in [*seen, row["argv"]])
 
 
 def test_options_become_settings(start: Start, write: Write) -> None:

@@ -136,7 +136,7 @@ class Launcher:
         if self._options.timeout_seconds is not None:
             self._timeout_at = time.monotonic() + self._options.timeout_seconds
 
-    def _start_rank(self, rank: int, mask: set[signal.Signals]) -> None:
+    def _start_rank(self, rank: int, mask: set[int | signal.Signals]) -> None:
         options = self._options
         parent_pid = os.getpid()
         cores = cores_of_rank(rank, options.rank_count, usable_cores()) if options.bind else None

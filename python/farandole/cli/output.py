@@ -81,7 +81,5 @@ def _wants_colour(fd: int) -> bool:
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        try:
-            view = view[os.write(fd, view) :]
-        except BlockingIOError:  # whoever shares our terminal made it non-blocking
-            select.select([], [fd], [])
+        select.select([], [fd], [])  # whoever shares our terminal may have made it non-blocking
+        view = view[os.write(fd, view) :]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -61,15 +62,11 @@ def end_sessions(sessions: Collection[int], patience_seconds: float) -> list[int
 
 def signal_quietly(pid: int, signum: int) -> None:
     """os.kill() that does not mind a process already gone."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signum)
-    except ProcessLookupError:
-        pass
 
 
 def signal_group_quietly(group: int, signum: int) -> None:
     """os.killpg() that does not mind a group already gone."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signum)
-    except ProcessLookupError:
-        pass

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -112,7 +111,7 @@ def resolve_command(command: Sequence[str]) -> list[str]:
             _refuse(f"there is no file {program}", NOT_FOUND_STATUS)
         return [sys.executable, program, *arguments]
     if shutil.which(program) is None:
-        if os.path.dirname(program) and os.path.exists(program):
+        if "/" in program and Path(program).exists():
             _refuse(f"{program} is not executable", NOT_EXECUTABLE_STATUS)
         _refuse(f"command not found: {program}", NOT_FOUND_STATUS)
     return [program, *arguments]
