@@ -26,6 +26,9 @@ VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
 # Whoever includes these depends on no layer.
 VOCABULARY = {"farandole/types.hpp", "farandole/result.hpp"}
 
+# Here each test is about all sources of its layer at once.
+TESTS_OF_WHOLE_LAYERS = ["tests/unit/algorithms"]
+
 
 class Tree:
     """The files of a repository: those that git tracks or would add."""
@@ -142,11 +145,19 @@ def check_variables(tree: Tree) -> Iterator[str]:
 
 
 def check_tests(tree: Tree) -> Iterator[str]:
-    """tests/unit mirrors src: x/y_test.cpp is about src/x/y.* or the folder src/x/y."""
-    about = {path.relative_to("src").with_suffix("") for path in tree.under("src")}
-    about |= {parent for path in about for parent in path.parents}
+    """tests/unit mirrors src: x/y_test.cpp is about src/x/y.*, src/x/y/, or src/x/a/b.* if y is b
+    or a_b."""
+    about: set[PurePosixPath] = set()
+    for source in tree.under("src"):
+        path = source.relative_to("src").with_suffix("")
+        about |= {path, *path.parents}
+        if len(path.parts) > 2:
+            above = path.parent.parent
+            about |= {above / path.name, above / f"{path.parent.name}_{path.name}"}
     for path in tree.under("tests", suffixes={".cpp"}):
-        if path.parts[1] != "unit" or not path.stem.endswith("_test"):
+        if not path.is_relative_to("tests/unit") or not path.stem.endswith("_test"):
+            continue
+        if any(path.is_relative_to(folder) for folder in TESTS_OF_WHOLE_LAYERS):
             continue
         subject = path.relative_to("tests/unit").with_name(path.stem.removesuffix("_test"))
         if subject not in about:

@@ -1,0 +1,80 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the documents promise, run as a reader would."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FARANDOLE = [sys.executable, "-m", "farandole.cli"]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def output(*arguments: str | Path, cwd: Path = ROOT) -> str:
+    done = subprocess.run(
+        [*FARANDOLE, *map(str, arguments)], cwd=cwd, timeout=120, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def readme_program(section: str) -> str:
+    text = (ROOT / "README.md").read_text()
+    found = re.search(rf"^## {section}$.*?^```python\n(.*?)^```", text, re.M | re.S)
+    assert found is not None, f"README.md has no program under {section}"
+    return found[1]
+
+
+# Goal: the README's NumPy program gives every rank the average.
+# Method: run it on three ranks, whose average is 1.
+def test_readme_numpy_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(readme_program("NumPy"))
+    lines = output("run", "-n", "3", "program.py", cwd=tmp_path).splitlines()
+    assert sorted(lines) == [f"rank {rank} of 3: [1. 1. 1. 1.]" for rank in range(3)]
+
+
+# Goal: the README's PyTorch program trains. Method: run it on two ranks.
+def test_readme_pytorch_program_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "program.py").write_text(readme_program("PyTorch"))
+    assert "loss of the last step on rank 0 of 2: " in output(
+        "run", "-n", "2", "program.py", cwd=tmp_path
+    )
+
+
+# Goal: each command in the README's table exists, and each that exists is there.
+# Method: compare the table with what the command line says of itself.
+def test_readme_lists_the_commands() -> None:
+    from typer.main import get_command
+
+    from farandole.cli.app import app
+
+    commands = getattr(get_command(app), "commands", {})
+    text = (ROOT / "README.md").read_text()
+    assert set(re.findall(r"^\| `farandole (\w+)", text, re.M)) == set(commands)
+
+
+# Goal: links between documents lead somewhere. Method: follow every relative one.
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+# Goal: paths and make targets that documents name exist.
+# Method: look up everything in code quotes that looks like one.
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_named_files_and_targets_exist(document: Path) -> None:
+    text = document.read_text()
+    for path in re.findall(r"`((?:src|tools|tests|docs|examples|include|python)/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), path
+    targets = set(re.findall(r"^([a-z ]+):", (ROOT / "Makefile").read_text(), re.M))
+    known = {name for line in targets for name in line.split()}
+    for command in re.findall(r"\bmake ((?:[a-z]+ ?)+)[`#]", text):
+        assert set(command.split()) <= known, command

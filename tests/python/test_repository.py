@@ -1,0 +1,97 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The shape of the repository, and that the tool which checks it notices."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTICE = "Copyright The Farandole Authors", "SPDX-License-Identifier: Apache-2.0"
+CPP = "".join(f"// {line}\n" for line in NOTICE)
+HASH = "".join(f"# {line}\n" for line in NOTICE)
+
+
+def load_tidy() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tidy", ROOT / "tools" / "tidy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tidy"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+TIDY = load_tidy()
+CLEAN = {
+    "CMakeLists.txt": HASH + "farandole_layer(base)\nfarandole_layer(upper base)\n",
+    "tools/layers.toml": HASH + 'base = []\nupper = ["base"]\n',
+    "src/base/settings.cpp": CPP + 'Setting{"FARANDOLE_SPEED", ...};\n',
+    "src/upper/part/thing.cpp": CPP + '#include "base/x.hpp"\nread("FARANDOLE_SPEED");\n',
+    "tests/unit/upper/part/thing_test.cpp": CPP + '#include "upper/x.hpp"\n',
+    "README.md": "Set FARANDOLE_SPEED.\n",
+}
+
+
+def findings(folder: Path, tree: dict[str, str]) -> list[str]:
+    for name, text in tree.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    found: list[str] = TIDY.findings(folder)
+    return found
+
+
+# Goal: the repository is tidy. Method: run the tool that `make lint` runs.
+def test_repository_is_tidy() -> None:
+    assert TIDY.findings(ROOT) == []
+
+
+# Goal: the trees below fail for the reason they are meant to. Method: without damage they pass.
+def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
+    assert findings(tmp_path, CLEAN) == []
+
+
+# Goal: each check can fail, and says where. Method: one damaged file per case.
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("src/base/bare.cpp", "int x;\n", "two lines of copyright"),
+        ("tools/bare.sh", "#!/bin/sh\n", "two lines of copyright"),
+        ("src/base/wide.cpp", CPP + "/" * 101 + "\n", "101 columns"),
+        ("src/base/long.cpp", CPP + "\n" * 800, "at most 800"),
+        ("src/base/mine.cpp", CPP + "// see /ho" + "me/me/notes\n", "has no place here"),
+        ("docs/later.md", "TO" + "DO: write this\n", "has no place here"),
+        ("src/base/up.cpp", CPP + '#include "upper/x.hpp"\n', "not in or below base"),
+        ("src/base/top.cpp", CPP + '#include "farandole/farandole.hpp"\n', "not in or below base"),
+        ("tests/unit/base/up_test.cpp", CPP + '#include "upper/x.hpp"\n', "not in or below base"),
+        ("src/stray/x.cpp", CPP, "src/stray: is not both"),
+        ("tools/layers.toml", HASH + 'upper = ["base"]\nbase = []\n', "is not below it"),
+        ("CMakeLists.txt", HASH + "farandole_layer(base)\nfarandole_layer(upper)\n", "differ from"),
+        ("CMakeLists.txt", HASH + "farandole_layer(upper base)\n", "differ from"),
+        ("python/x.py", HASH + 'get("FARANDOLE_SPEDE")\n', "FARANDOLE_SPEDE is not declared"),
+        ("README.md", "Set FARANDOLE_SPEDE.\n", "FARANDOLE_SPEDE is not declared"),
+        ("src/upper/part/thing.cpp", CPP, "FARANDOLE_SPEED is read by nobody"),
+        ("tests/unit/base/gone_test.cpp", CPP, "there is no src/base/gone"),
+    ],
+)
+def test_damage_is_noticed(tmp_path: Path, name: str, text: str, expected: str) -> None:
+    found = findings(tmp_path, CLEAN | {name: text})
+    assert any(expected in finding for finding in found), found
+
+
+# Goal: one place for the version. Method: read it from the two files that need it.
+def test_version_is_the_same_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (
+        f"project(farandole VERSION {project['version']} " in (ROOT / "CMakeLists.txt").read_text()
+    )
+    assert f"## [{project['version']}]" in (ROOT / "CHANGELOG.md").read_text()
