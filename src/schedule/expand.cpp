@@ -3,7 +3,6 @@
 #include "schedule/expand.hpp"
 
 #include <algorithm>
-#include <array>
 
 namespace farandole {
 namespace {
@@ -12,15 +11,17 @@ class Expansion {
  public:
   Expansion(std::int64_t rank, std::vector<ConcreteRound>& rounds) : rank_(rank), rounds_(rounds) {}
 
-  void add(const std::vector<Item>& items, std::size_t depth) {
+  void add(const std::vector<Item>& items) {
     for (const Item& item : items) {
       if (const auto* round = std::get_if<Round>(&item)) {
         add(*round);
         continue;
       }
       const Loop& loop = *std::get<std::shared_ptr<const Loop>>(item);
-      for (loops_[depth] = 0; loops_[depth] < loop.count; ++loops_[depth]) {
-        add(loop.body, depth + 1);
+      for (std::int64_t iteration = 0; iteration < loop.count; ++iteration) {
+        loops_.push_back(iteration);
+        add(loop.body);
+        loops_.pop_back();
       }
     }
   }
@@ -60,7 +61,7 @@ class Expansion {
 
   std::int64_t rank_;
   std::vector<ConcreteRound>& rounds_;
-  std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
+  std::vector<std::int64_t> loops_;  // counters, the outermost first
 };
 
 }  // namespace
@@ -70,7 +71,7 @@ Expanded expand(const Schedule& schedule) {
   expanded.header.items.clear();
   expanded.ranks.resize(static_cast<std::size_t>(schedule.rank_count));
   for (std::int64_t rank = 0; rank < schedule.rank_count; ++rank) {
-    Expansion(rank, expanded.ranks[static_cast<std::size_t>(rank)]).add(schedule.items, 0);
+    Expansion(rank, expanded.ranks[static_cast<std::size_t>(rank)]).add(schedule.items);
   }
   return expanded;
 }

@@ -327,9 +327,9 @@ Error violation(const Schedule& header, Aliasing aliasing, std::int64_t rank, st
 }
 
 std::string text(const ConcreteSpan& span) {
-  constexpr const char* kNames[] = {"in", "out", "scratch"};
-  std::string result = kNames[static_cast<std::size_t>(span.buffer)];
-  result += "[" + std::to_string(span.first);
+  constexpr std::string_view kNames[] = {"in", "out", "scratch"};
+  std::string result(kNames[static_cast<std::size_t>(span.buffer)]);
+  result.append("[").append(std::to_string(span.first));
   if (span.count != 1) result += ", " + std::to_string(span.count);
   if (span.shape != span.first) result += " as " + std::to_string(span.shape);
   return result + "]";

@@ -1,0 +1,84 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/text.hpp"
+
+namespace farandole {
+namespace {
+
+std::string text(const Span& span) {
+  constexpr std::string_view kNames[] = {"in", "out", "scratch"};
+  std::string result(kNames[static_cast<std::size_t>(span.buffer)]);
+  result.append("[").append(span.first.text());
+  if (span.count != Expr(1)) result += ", " + span.count.text();
+  if (span.shape != span.first) result += " as " + span.shape.text();
+  return result + "]";
+}
+
+std::string text(const std::optional<Span>& span) {
+  return span ? text(*span) : "nothing";
+}
+
+std::string moves(const Action& action) {
+  switch (action.kind) {
+    case Action::Kind::kSend:
+      return "send " + text(action.source) + " to " + action.peer.text();
+    case Action::Kind::kReceive: {
+      std::string result = "receive " + text(action.target);
+      if (action.operand && action.incoming_first)
+        result += " = incoming + " + text(action.operand);
+      if (action.operand && !action.incoming_first)
+        result += " = " + text(action.operand) + " + incoming";
+      return result + " from " + action.peer.text();
+    }
+    case Action::Kind::kLocal:
+      break;
+  }
+  if (!action.operand) return "copy " + text(action.target) + " = " + text(action.source);
+  return "reduce " + text(action.target) + " = " + text(action.operand) + " + " +
+         text(action.source);
+}
+
+std::string text(const Action& action) {
+  std::string result;
+  for (const Guard& guard : action.when) {
+    result += (result.empty() ? "when " : " and ") + guard.low.text() +
+              " <= " + guard.value.text() + " < " + guard.high.text();
+  }
+  if (!result.empty()) result += ": ";
+  if (action.after_previous) result += "then ";
+  result += moves(action);
+  if (action.lane != 0) result += " lane " + std::to_string(action.lane);
+  return result;
+}
+
+void append(std::string& result, const std::vector<Item>& items, std::size_t depth) {
+  const std::string indent(2 * depth, ' ');
+  for (const Item& item : items) {
+    if (const auto* round = std::get_if<Round>(&item)) {
+      result += indent + "round\n";
+      for (const Action& action : round->actions) result += indent + "  " + text(action) + "\n";
+    } else {
+      const Loop& loop = *std::get<std::shared_ptr<const Loop>>(item);
+      result += indent + "loop " + std::to_string(loop.count) + "\n";
+      append(result, loop.body, depth + 1);
+    }
+    result += indent + "end\n";
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Schedule& schedule) {
+  std::string result = "farandole schedule 1\n";
+  result += "collective " + std::string(name(schedule.collective)) + "\n";
+  result += "algorithm " + schedule.algorithm + "\n";
+  result += "ranks " + std::to_string(schedule.rank_count) + "\n";
+  result += "root " + std::to_string(schedule.root) + "\n";
+  result += "chunks " + std::to_string(schedule.chunk_count) + "\n";
+  result += "scratch " + std::to_string(schedule.scratch_slots) + "\n";
+  result += "lanes " + std::to_string(schedule.lane_count) + "\n";
+  append(result, schedule.items, 0);
+  return result;
+}
+
+}  // namespace farandole

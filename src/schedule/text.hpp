@@ -1,0 +1,23 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "farandole/result.hpp"
+#include "schedule/schedule.hpp"
+
+namespace farandole {
+
+/// The schedule in the format of docs/formats/schedule.md. What verify() accepts survives the
+/// way through to_text() and parse_schedule() unchanged.
+std::string to_text(const Schedule& schedule);
+
+/// Reads what to_text() writes, or a person. The schedule is well formed but not proved.
+///
+/// Memory    bounded: limits on bytes, actions, nesting and numbers are in the format's document.
+/// Errors    kInvalidArgument naming the line, what was found and what is allowed.
+Result<Schedule> parse_schedule(std::string_view text);
+
+}  // namespace farandole
