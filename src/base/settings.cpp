@@ -49,6 +49,8 @@ constexpr std::array kSettings = {
             "Listening socket that rank 0 inherits; set by `farandole run`."},
     Setting{"FARANDOLE_LAUNCHER_FD", Type::kInteger, "", 0, 1e6,
             "Pipe that closes when the launcher dies; set by `farandole run`."},
+    Setting{"FARANDOLE_LOG", Type::kText, "warning", 0, 0,
+            "What is written to standard error: off, error, warning, info or debug."},
     Setting{"FARANDOLE_HOST_ID", Type::kText, "", 0, 0,
             "Overrides what tells whether two ranks share a host; for tests."},
 };

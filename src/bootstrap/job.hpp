@@ -17,17 +17,17 @@ struct Job {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  std::string id;                 // two jobs on one host never share it
-  std::string address;            // of rank 0, host or IP
-  std::uint16_t port = 0;         // first port to try; rank 0 takes the first free one of
-  int port_count = 1;             // [port, port + port_count), the others try them in turn
-  int listen_fd = -1;             // rank 0: a bound, listening socket from the launcher, or -1
-  int launcher_fd = -1;           // a pipe that closes when the launcher dies, or -1
-  std::string interface;          // network interface or address for our sockets; empty: any
-  std::string secret;             // proves membership; never on a command line, never logged
-  std::chrono::milliseconds timeout{30000};        // FARANDOLE_TIMEOUT: a silent peer is gone
-  std::chrono::milliseconds start_timeout{120000}; // FARANDOLE_START_TIMEOUT
-  std::string started_by;         // "farandole run", "torchrun", "Open MPI", "MPICH", "Slurm", "alone"
+  std::string id;          // two jobs on one host never share it
+  std::string address;     // of rank 0, host or IP
+  std::uint16_t port = 0;  // first port to try; rank 0 takes the first free one of
+  int port_count = 1;      // [port, port + port_count), the others try them in turn
+  int listen_fd = -1;      // rank 0: a bound, listening socket from the launcher, or -1
+  int launcher_fd = -1;    // a pipe that closes when the launcher dies, or -1
+  std::string interface;   // network interface or address for our sockets; empty: any
+  std::string secret;      // proves membership; never on a command line, never logged
+  std::chrono::milliseconds timeout{30000};         // FARANDOLE_TIMEOUT: a silent peer is gone
+  std::chrono::milliseconds start_timeout{120000};  // FARANDOLE_START_TIMEOUT
+  std::string started_by;  // "farandole run", "torchrun", "Open MPI", "MPICH", "Slurm", "alone"
 };
 
 /// Reads the environment of farandole run, torchrun, Open MPI, MPICH and Slurm, in this order of

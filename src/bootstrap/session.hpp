@@ -31,7 +31,7 @@ struct Departure {
 /// ranks. A neighbour whose socket closes without a farewell has died, one that is silent for
 /// Job::timeout is taken for dead; either news is flooded over the tree at once.
 ///
-/// Threads   start() on the caller's thread; afterwards one control thread, asleep in epoll,
+/// Threads   start() on the caller's thread; afterwards one control thread, asleep in poll(),
 ///           owns the sockets. open(), accept(), flood(), leave() from any thread.
 /// Security  one listening port per process; connections that fail the handshake, stall, or send
 ///           more than it allows are dropped and counted, and change nothing.
@@ -43,6 +43,9 @@ class Session {
     std::function<void(const Departure&)> departed;
     /// On the control thread: a message that another rank flooded.
     std::function<void(Rank from, std::string_view message)> notice;
+    /// On the control thread: the launcher is gone. The process is killed two seconds later,
+    /// so that nothing outlives its launcher; until then it may say so. May be empty.
+    std::function<void()> launcher_died = {};
   };
 
   /// Rendezvous with all ranks of the job. `cards` is published in this rank's Member.

@@ -1,0 +1,165 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+// The rendezvous as every rank but 0 sees it.
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "bootstrap/dial.hpp"
+#include "bootstrap/rendezvous.hpp"
+
+namespace farandole {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kDialTime = 2s;  // a stranger who says nothing costs this
+constexpr auto kRoundPause = 50ms;
+constexpr auto kPatience = 5s;  // rank 0 gives up first, since it can name who is missing
+
+class Attendance {
+ public:
+  Attendance(const Job& job, Listener& listener, Registration self)
+      : job_(job), listener_(listener), self_(std::move(self)) {}
+
+  Result<Roster> run(Deadline deadline) {
+    auto socket = find_rank_0(deadline);
+    if (!socket) return socket.error();
+    return register_at(Channel(*std::move(socket)),
+                       Deadline::after(job_.start_timeout + kPatience));
+  }
+
+ private:
+  Result<Descriptor> find_rank_0(Deadline deadline) {
+    std::string last = "nobody listens there";
+    while (!deadline.passed()) {
+      for (int i = 0; i < job_.port_count && !deadline.passed(); ++i) {
+        const auto port = static_cast<std::uint16_t>(job_.port + i);
+        auto addresses = resolve(job_.address, port);
+        if (!addresses) return addresses.error();
+        for (const Address& address : *addresses) {
+          auto socket = try_at(address, port, deadline, last);
+          if (!socket || *socket) return socket;
+        }
+      }
+      serve_until(Deadline::after(kRoundPause));
+    }
+    return Error{ErrorKind::kTimedOut, "rank " + std::to_string(job_.rank.value()) +
+                                           " did not find rank 0 of job '" + job_.id + "' at " +
+                                           job_.address + ", " + ports() + " within " +
+                                           describe(job_.start_timeout) + "; " + last + "."};
+  }
+
+  std::string ports() const {
+    if (job_.port_count == 1) return "port " + std::to_string(job_.port);
+    return "ports " + std::to_string(job_.port) + " to " +
+           std::to_string(job_.port + job_.port_count - 1);
+  }
+
+  /// The socket to rank 0; an empty one if rank 0 is not there, with the reason in `why`.
+  Result<Descriptor> try_at(const Address& address, std::uint16_t port, Deadline deadline,
+                            std::string& why) {
+    const Deadline until = Deadline::after(kDialTime);
+    Dial dial(address, job_.secret, Identity{Purpose::kRendezvous, job_.rank.value(), job_.id, ""},
+              until.when() < deadline.when() ? until : deadline);
+    while (dial.outcome() == Dial::Outcome::kWorking)
+      turn([&](PollSet& s) { dial.watch(s); }, [&](PollSet& s) { dial.serve(s); });
+    const std::string where = "port " + std::to_string(port);
+    switch (dial.outcome()) {
+      case Dial::Outcome::kWorking:
+      case Dial::Outcome::kRefused:
+        break;
+      case Dial::Outcome::kUnreachable:
+        why = where + " does not answer";
+        break;
+      case Dial::Outcome::kStranger:
+        why = where + " does not know this job's secret";
+        break;
+      case Dial::Outcome::kAnswered:
+        if (dial.verdict() == Verdict::kWelcome) return dial.take();
+        if (dial.verdict() == Verdict::kAnotherJob) why = where + " belongs to another job";
+        if (dial.verdict() == Verdict::kNotNow) why = where + " is not ready";
+        if (dial.verdict() == Verdict::kStarted) return started();
+    }
+    return Descriptor();
+  }
+
+  Error started() const {
+    return {ErrorKind::kInvalidArgument,
+            "job '" + job_.id + "' has started already, with another process as rank " +
+                std::to_string(job_.rank.value()) + "."};
+  }
+
+  Result<Roster> register_at(Channel channel, Deadline deadline) {
+    const Endpoint rank_0 = peer_endpoint(channel.fd());
+    set_own_host(channel.fd());
+    channel.send(
+        encode_frame(static_cast<std::uint8_t>(RendezvousFrame::kRegister), encode(self_)));
+    FrameReader frames(kRosterBytesMax);
+    while (!deadline.passed()) {
+      turn([&](PollSet& s) { s.wake_by(deadline.when()), channel.watch(s); },
+           [&](PollSet& s) {
+             if (channel.ready(s) == 0) return;
+             channel.flush();
+             frames.feed(channel.read(1 << 20));
+           });
+      if (auto frame = frames.next()) return understand(*frame, rank_0);
+      if (frames.broken() || channel.ended()) break;
+    }
+    return Error{ErrorKind::kRankFailed,
+                 std::string("rank 0 at ") + text(rank_0) +
+                     (channel.ended() ? " went away while the job started."
+                                      : " did not answer while the job started."),
+                 ProcessName{0, rank_0.host, 0}};
+  }
+
+  /// The others reach this process where its connection to rank 0 comes from.
+  void set_own_host(int socket) {
+    if (!self_.listener.host.empty()) return;
+    self_.listener.host = local_endpoint(socket).host;
+    auto own = numeric_address(self_.listener);
+    if (own && is_loopback(*own)) self_.listener.host = outside_address();
+  }
+
+  Result<Roster> understand(const Frame& frame, const Endpoint& rank_0) {
+    if (frame.type == static_cast<std::uint8_t>(RendezvousFrame::kFailure)) {
+      return decode_failure(frame.payload);
+    }
+    auto roster = decode_roster(frame.payload);
+    if (!roster) return roster.error();
+    if (roster->members.size() != static_cast<std::size_t>(job_.size)) {
+      return Error{ErrorKind::kInternal, "rank 0 sent a table of another size."};
+    }
+    roster->listeners[0] = rank_0;  // as it was reached, which may not be as it is bound
+    return roster;
+  }
+
+  /// One turn of the loop; this process's own listener asks early visitors to come again.
+  template <class Watch, class Serve>
+  void turn(Watch watch, Serve serve) {
+    PollSet set;
+    watch(set);
+    listener_.watch(set);
+    set.wait();
+    serve(set);
+    listener_.serve(set, {[](const Identity&) { return Verdict::kNotNow; },
+                          [](const Identity&, Descriptor) {}});
+  }
+
+  void serve_until(Deadline deadline) {
+    while (!deadline.passed()) {
+      turn([&](PollSet& set) { set.wake_by(deadline.when()); }, [](PollSet&) {});
+    }
+  }
+
+  const Job& job_;
+  Listener& listener_;
+  Registration self_;
+};
+
+}  // namespace
+
+Result<Roster> attend(const Job& job, Listener& listener, Registration self, Deadline deadline) {
+  return Attendance(job, listener, std::move(self)).run(deadline);
+}
+
+}  // namespace farandole

@@ -1,0 +1,73 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "bootstrap/socket.hpp"
+
+namespace farandole {
+
+/// What one turn of a control loop waits for. Every object adds its descriptors, keeps the slot
+/// it is given, waits once, and asks for what became ready in its slot.
+class PollSet {
+ public:
+  static constexpr std::size_t kNoSlot = static_cast<std::size_t>(-1);
+  std::size_t add(int fd, short events);
+  void wake_by(Clock::time_point when) {
+    if (when < wake_) wake_ = when;
+  }
+  void wait();
+  /// The events of a slot; none for an object that joined after the wait.
+  short ready(std::size_t slot) const {
+    return slot < entries_.size() ? entries_[slot].revents : short{0};
+  }
+
+ private:
+  std::vector<pollfd> entries_;
+  Clock::time_point wake_ = Clock::time_point::max();
+};
+
+/// A non-blocking stream socket with what waits to be sent on it.
+///
+/// A failed write is no verdict: what the peer said before it went may still be unread, so the
+/// output is dropped and the end is found by read().
+class Channel {
+ public:
+  explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
+  int fd() const { return socket_.fd(); }
+  Descriptor take() { return std::move(socket_); }
+
+  void watch(PollSet& set) {
+    slot_ = set.add(fd(), static_cast<short>(POLLIN | (pending() ? POLLOUT : 0)));
+  }
+  short ready(const PollSet& set) const { return set.ready(slot_); }
+
+  /// Sends what the socket takes now and keeps the rest.
+  void send(std::string_view bytes);
+  void flush();
+  bool pending() const { return !output_.empty(); }
+  std::size_t pending_bytes() const { return output_.size(); }
+  /// No more output will follow; the peer reads to the end.
+  void finish();
+
+  /// Reads at most `bytes_max`; empty when nothing is there. `ended` becomes true at the end of
+  /// the stream or an error.
+  std::string read(std::size_t bytes_max);
+  bool ended() const { return ended_; }
+
+ private:
+  Descriptor socket_;
+  std::string output_;
+  std::size_t slot_ = PollSet::kNoSlot;
+  bool broken_ = false;  // writing is pointless
+  bool ended_ = false;
+};
+
+}  // namespace farandole

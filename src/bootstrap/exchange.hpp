@@ -1,0 +1,71 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "bootstrap/dial.hpp"
+#include "bootstrap/roster.hpp"
+#include "bootstrap/session.hpp"
+
+namespace farandole {
+
+/// The data sockets that callers ask for: Session::open() and accept().
+///
+/// A caller waits on a condition variable; the control thread makes the connections and parks
+/// those of peers until they are asked for. The news of a departure end the waits for it.
+/// Threads   open(), accept(), stop() from any; the rest from the control thread.
+class Exchange {
+ public:
+  Exchange(const Job& job, const Roster& roster);
+
+  /// `wake` makes the control thread turn once more.
+  Result<int> open(Rank peer, std::string_view purpose, Deadline deadline,
+                   const std::function<void()>& wake);
+  Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline);
+  /// Ends all waits, now and later, and closes what is parked.
+  void stop();
+
+  void watch(PollSet& set);
+  void serve(const PollSet& set);
+  /// The listener's door for Purpose::kData.
+  Verdict admit(int rank) const;
+  void enter(const Identity& identity, Descriptor socket);
+  void departed(const Departure& departure);
+
+ private:
+  struct Opening {
+    int peer;
+    std::string purpose;
+    Clock::time_point due{};
+    std::optional<Dial> dial = std::nullopt;          // the control thread's
+    std::optional<Descriptor> socket = std::nullopt;  // guarded, as is the next
+    bool abandoned = false;
+  };
+  using Key = std::pair<int, std::string>;  // peer, purpose
+
+  std::optional<Error> refusal(Rank peer, std::string_view purpose) const;
+  std::optional<Error> lost(int peer) const;
+  Error late(const char* what, Rank peer, std::string_view purpose) const;
+  template <class Ready>
+  bool wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
+  void settle(Opening& opening);
+
+  const Job& job_;
+  const Roster& roster_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+  std::vector<std::optional<Departure>> departures_;  // index = rank
+  std::list<Opening> openings_;
+  std::map<Key, std::deque<Descriptor>> parked_;
+};
+
+}  // namespace farandole

@@ -1,0 +1,233 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/links.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace farandole {
+namespace {
+
+using namespace std::chrono_literals;
+// How long a leaving rank remains a neighbour: in this time its farewell reaches everybody.
+constexpr auto kStay = 250ms;
+// After a farewell the neighbour stays for kStay; new edges around it are made when it closes.
+constexpr auto kFarewellDelay = 300ms;
+constexpr std::size_t kReadBytes = 64 << 10;        // per link and turn
+constexpr std::size_t kBacklogBytesMax = 64 << 20;  // unsent to a neighbour that does not read
+constexpr int kBeatsPerTimeout = 6;
+
+}  // namespace
+
+Links::Links(const Job& job, const Roster& roster, const Session::Events& events)
+    : job_(job), roster_(roster), events_(events), self_(job.rank.value()), news_(job.size) {
+  for (const Endpoint& endpoint : roster.listeners) {
+    auto address = numeric_address(endpoint);
+    addresses_.push_back(address ? *address : Address{});
+  }
+  call_neighbours(0ms);
+}
+
+void Links::watch(PollSet& set) {
+  for (auto& [rank, link] : links_) {
+    link.channel.watch(set);
+    set.wake_by(link.beat_at);
+    set.wake_by(link.heard_at + job_.timeout);
+  }
+  for (auto& [rank, call] : calls_) {
+    if (call.dial) {
+      call.dial->watch(set);
+    } else {
+      set.wake_by(call.due);
+    }
+  }
+  if (phase_ == Phase::kLeaving) set.wake_by(stay_until_);
+}
+
+void Links::serve(const PollSet& set) {
+  for (auto& [rank, link] : links_) {
+    if (link.channel.ready(set) != 0) listen_to(rank, link);
+  }
+  for (auto& [rank, call] : calls_) {
+    if (call.dial) call.dial->serve(set);
+  }
+  keep_time();
+  sweep();
+}
+
+bool Links::closed() const {
+  const bool calling = std::any_of(calls_.begin(), calls_.end(),
+                                   [](const auto& entry) { return entry.second.dial.has_value(); });
+  return phase_ == Phase::kClosing && links_.empty() && !calling;
+}
+
+Verdict Links::admit(int rank) const {
+  if (rank < 0 || rank >= job_.size || rank == self_) return Verdict::kNotNow;
+  if (phase_ == Phase::kClosing) return Verdict::kNotNow;
+  if (news_.failed(rank)) return Verdict::kGone;
+  // Of two calls between the same two ranks the child's counts.
+  const auto call = calls_.find(rank);
+  const bool calling = call != calls_.end() && call->second.dial;
+  const auto link = links_.find(rank);
+  const bool linked = link != links_.end() && !link->second.dead;
+  return rank < self_ && (calling || linked) ? Verdict::kDuplicate : Verdict::kWelcome;
+}
+
+void Links::enter(int rank, Descriptor socket) {
+  const auto now = Clock::now();
+  links_.erase(rank);
+  Link& link = links_.emplace(rank, Link{Channel(std::move(socket))}).first->second;
+  link.heard_at = now;
+  link.beat_at = now + job_.timeout / kBeatsPerTimeout;
+  link.channel.send(news_.replay());
+  if (news_.failed(rank)) expel(rank);
+}
+
+void Links::learn(const Departure& departure) {
+  const auto frame = news_.add(departure);
+  if (!frame) return;
+  pass_on(*frame);
+  const int rank = departure.rank.value();
+  if (!departure.clean) expel(rank);
+  if (rank != self_) {
+    call_neighbours(departure.clean && links_.contains(rank) ? kFarewellDelay : 0ms);
+    if (events_.departed) events_.departed(departure);
+  }
+}
+
+void Links::flood(std::string_view message) {
+  const auto frame = news_.add(Notice{self_, ++notices_sent_, std::string(message)});
+  if (frame) pass_on(*frame);
+}
+
+void Links::leave(std::string_view state) {
+  if (phase_ != Phase::kMember) return;
+  phase_ = Phase::kLeaving;
+  stay_until_ = Clock::now() + kStay;
+  learn(Departure{job_.rank, true, "shut down", std::string(state)});
+}
+
+void Links::pass_on(const std::string& frame) {
+  for (auto& [rank, link] : links_) {
+    if (!link.dead && !link.finished) link.channel.send(frame);
+  }
+}
+
+void Links::listen_to(int rank, Link& link) {
+  if (link.dead) return;
+  link.channel.flush();
+  const std::string bytes = link.channel.read(kReadBytes);
+  if (!bytes.empty()) link.heard_at = Clock::now();
+  link.frames.feed(bytes);
+  while (!link.dead) {
+    const auto frame = link.frames.next();
+    if (!frame) break;
+    understand(rank, link, *frame);
+  }
+  if (!link.dead && (link.channel.ended() || link.frames.broken())) end_of(rank, link);
+}
+
+void Links::understand(int rank, Link& link, const Frame& frame) {
+  switch (static_cast<ControlFrame>(frame.type)) {
+    case ControlFrame::kBeat:
+      return;
+    case ControlFrame::kDeparture:
+      if (const auto departure = decode_departure(frame.payload)) {
+        const bool us = departure->rank == job_.rank;
+        if (us && !departure->clean) cut_off(rank, departure->reason);
+        if (!us) learn(*departure);
+      }
+      return;
+    case ControlFrame::kNotice:
+      if (auto notice = decode_notice(frame.payload)) {
+        const auto fresh = notice->from == self_ ? std::nullopt : news_.add(*notice);
+        if (!fresh) return;
+        pass_on(*fresh);
+        if (events_.notice) events_.notice(Rank{notice->from}, notice->message);
+      }
+      return;
+    case ControlFrame::kExpelled:
+      return cut_off(rank, frame.payload);
+  }
+  link.dead = true;
+  learn(Departure{Rank{rank}, false, "sent a malformed control message", ""});
+}
+
+/// Without a farewell, and unless we are hanging up ourselves, the end of a link is a death.
+void Links::end_of(int rank, Link& link) {
+  link.dead = true;
+  if (news_.departure(rank)) {
+    hurry_calls();
+  } else if (!link.finished) {
+    learn(Departure{Rank{rank}, false, "died", ""});
+  }
+}
+
+void Links::expel(int rank) {
+  const auto found = links_.find(rank);
+  if (found == links_.end() || found->second.dead) return;
+  found->second.channel.send(encode_frame(static_cast<std::uint8_t>(ControlFrame::kExpelled),
+                                          news_.departure(rank)->reason));
+  found->second.dead = true;
+}
+
+/// The others have given this rank up, for instance because it was stopped for too long. They
+/// will not talk to it again, so to this rank they are all gone.
+void Links::cut_off(int by, const std::string& reason) {
+  if (phase_ != Phase::kMember) return;
+  for (auto& [rank, link] : links_) link.dead = true;
+  for (int rank = 0; rank < job_.size; ++rank) {
+    if (rank == self_) continue;
+    const Departure departure{
+        Rank{rank}, false,
+        "cut this rank off, which " + reason + " according to rank " + std::to_string(by), ""};
+    if (news_.add(departure) && events_.departed) events_.departed(departure);
+  }
+}
+
+void Links::keep_time() {
+  const auto now = Clock::now();
+  // If this process itself was stopped, its neighbours' silence is its own.
+  const auto lost = now - turned_at_ > job_.timeout / 2 ? now - turned_at_ : 0ns;
+  turned_at_ = now;
+  for (auto& [rank, link] : links_) {
+    if (link.dead) continue;
+    link.heard_at = std::min(link.heard_at + lost, now);
+    if (now >= link.beat_at && !link.finished) {
+      link.channel.send(encode_frame(static_cast<std::uint8_t>(ControlFrame::kBeat), ""));
+      link.beat_at = now + job_.timeout / kBeatsPerTimeout;
+    }
+    if (now >= link.heard_at + job_.timeout) {
+      learn(Departure{Rank{rank}, false, "went silent for " + describe(job_.timeout), ""});
+    } else if (link.channel.pending_bytes() > kBacklogBytesMax) {
+      learn(Departure{Rank{rank}, false, "does not read its control messages", ""});
+    }
+  }
+  for (auto& [rank, call] : calls_) {
+    if (call.dial) {
+      settle(rank, call);
+    } else if (now >= call.due) {
+      attempt(rank, call);
+    }
+  }
+  const bool alone = news_.gone_count() == job_.size;
+  const bool told = !links_.empty() && now >= stay_until_;
+  if (phase_ == Phase::kLeaving && (alone || told)) phase_ = Phase::kClosing;
+  if (phase_ != Phase::kClosing) return;
+  for (auto& [rank, link] : links_) {
+    if (link.finished || link.channel.pending()) continue;
+    link.channel.finish();
+    link.finished = true;
+  }
+}
+
+void Links::sweep() {
+  std::erase_if(links_, [](const auto& entry) { return entry.second.dead; });
+  // A call under way is let finish: the other side may have taken it for a link already, and
+  // would take its end for a death.
+  std::erase_if(calls_,
+                [this](const auto& entry) { return !entry.second.dial && !wanted(entry.first); });
+}
+
+}  // namespace farandole

@@ -1,0 +1,96 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/dial.hpp"
+#include "bootstrap/listener.hpp"
+#include "bootstrap/news.hpp"
+#include "bootstrap/roster.hpp"
+
+namespace farandole {
+
+/// This rank's control sockets to its neighbours in the tree: who is alive, and all news.
+///
+/// A link that ends without a farewell means a death; one that is silent for Job::timeout, a
+/// failure. News go out on every link before anybody here acts on them. When a neighbour has gone
+/// the tree changes (tree.hpp), and both ends of each new edge call each other, the child at once
+/// and the parent a little later: so a rank that died unnoticed, because its neighbours died with
+/// it, is found by whoever is to adopt it or to be adopted by it. A new link starts with all news
+/// so far, hence whatever one living rank knows all living ranks come to know.
+///
+/// Leaving: the farewell is flooded, then the rank stays as a neighbour until everybody else has
+/// said farewell too, or for 250 ms, and then ends its links in order, reading each to its end.
+///
+/// Threads   the control thread only.
+/// Blocking  nothing blocks.
+class Links {
+ public:
+  Links(const Job& job, const Roster& roster, const Session::Events& events);
+
+  void watch(PollSet& set);
+  void serve(const PollSet& set);
+
+  /// The listener's door for Purpose::kControl.
+  Verdict admit(int rank) const;
+  void enter(int rank, Descriptor socket);
+
+  void learn(const Departure& departure);
+  void flood(std::string_view message);
+  void leave(std::string_view state);
+  bool closed() const;
+  const News& news() const { return news_; }
+
+ private:
+  enum class Phase : std::uint8_t { kMember, kLeaving, kClosing };
+  struct Link {
+    Channel channel;
+    FrameReader frames{kControlBytesMax};
+    Clock::time_point heard_at{}, beat_at{};
+    bool finished = false;  // we have sent our last
+    bool dead = false;      // to be swept
+  };
+  /// An edge of the tree that is to become a link.
+  struct Call {
+    Clock::time_point due, started_at;
+    std::optional<Clock::time_point> refused_at = std::nullopt;  // since when, without a break
+    std::optional<Dial> dial = std::nullopt;
+  };
+
+  void listen_to(int rank, Link& link);
+  void understand(int rank, Link& link, const Frame& frame);
+  void end_of(int rank, Link& link);
+  void keep_time();
+  void sweep();
+  void pass_on(const std::string& frame);
+  void expel(int rank);
+  void cut_off(int by, const std::string& reason);
+
+  void call_neighbours(Clock::duration delay);
+  void hurry_calls();
+  void attempt(int rank, Call& call);
+  void settle(int rank, Call& call);
+  void refused(int rank, Call& call);
+  bool wanted(int rank) const;
+
+  const Job& job_;
+  const Roster& roster_;
+  const Session::Events& events_;
+  const int self_;
+  std::vector<Address> addresses_;  // index = rank
+  News news_;
+  std::vector<int> neighbours_;  // by the tree and the news
+  std::map<int, Link> links_;    // by rank
+  std::map<int, Call> calls_;
+  std::uint64_t notices_sent_ = 0;
+  Phase phase_ = Phase::kMember;
+  Clock::time_point stay_until_{};
+  Clock::time_point turned_at_ = Clock::now();
+};
+
+}  // namespace farandole

@@ -1,0 +1,90 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/listener.hpp"
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "bootstrap/secret.hpp"
+
+namespace farandole {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kHandshakeTime = 5s;
+constexpr auto kRestTime = 50ms;
+constexpr int kAcceptsPerTurn = 16;  // so that a flood of visitors leaves time for the members
+
+}  // namespace
+
+void Listener::watch(PollSet& set) {
+  slot_ = PollSet::kNoSlot;
+  if (Clock::now() >= rest_until_) {
+    slot_ = set.add(socket_.fd(), POLLIN);
+  } else {
+    set.wake_by(rest_until_);
+  }
+  for (Visitor& visitor : visitors_) {
+    visitor.channel.watch(set);
+    set.wake_by(visitor.deadline.when());
+  }
+}
+
+void Listener::serve(const PollSet& set, const Door& door) {
+  for (Visitor& visitor : visitors_) {
+    if (visitor.channel.ready(set) != 0) converse(visitor, door);
+    if (!visitor.done && visitor.deadline.passed()) drop(visitor);
+  }
+  if (set.ready(slot_) != 0) accept_all();
+  visitors_.remove_if([](const Visitor& visitor) { return visitor.done; });
+}
+
+void Listener::accept_all() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    Descriptor socket = accept_connection(socket_.fd());
+    if (!socket) {
+      const bool empty = errno == EAGAIN || errno == EWOULDBLOCK;
+      if (!empty) rest_until_ = Clock::now() + kRestTime;
+      return;
+    }
+    auto nonce = random_bytes(kNonceBytes);
+    if (!nonce) return;
+    if (visitors_.size() >= visitors_max_) {
+      drop(visitors_.front());
+      visitors_.pop_front();
+    }
+    visitors_.push_back(Visitor{Channel(std::move(socket)),
+                                ServerHandshake(secret_, *std::move(nonce)),
+                                Deadline::after(kHandshakeTime)});
+  }
+}
+
+void Listener::converse(Visitor& visitor, const Door& door) {
+  ServerHandshake& handshake = visitor.handshake;
+  visitor.channel.flush();
+  while (handshake.state() == Handshake::State::kWorking) {
+    const std::string bytes = visitor.channel.read(handshake.wanted());
+    if (bytes.empty()) break;
+    handshake.feed(bytes);
+    visitor.channel.send(handshake.take_output());
+  }
+  if (handshake.state() == Handshake::State::kProven) {
+    const Verdict verdict = door.admit(handshake.identity());
+    handshake.answer(verdict);
+    visitor.channel.send(handshake.take_output());
+    visitor.done = true;
+    if (verdict == Verdict::kWelcome) door.enter(handshake.identity(), visitor.channel.take());
+  } else if (handshake.state() == Handshake::State::kFailed) {
+    drop(visitor);
+  } else if (visitor.channel.ended()) {
+    visitor.done = true;
+  }
+}
+
+void Listener::drop(Visitor& visitor) {
+  visitor.done = true;
+  strangers_.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace farandole

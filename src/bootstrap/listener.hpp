@@ -1,0 +1,58 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <string>
+
+#include "base/clock.hpp"
+#include "bootstrap/channel.hpp"
+#include "bootstrap/handshake.hpp"
+
+namespace farandole {
+
+/// The one port of a process: accepts connections and lets each prove itself.
+///
+/// A visitor that fails the handshake, says more than it may, or is not done within 5 s is
+/// dropped and counted; one that hangs up by itself is not. Of more than `visitors_max` at once the
+/// oldest is dropped, so that whoever holds connections open shuts nobody out; members try again.
+/// Threads   one at a time; strangers() from any.
+class Listener {
+ public:
+  /// Who decides about visitors that have proved themselves, and takes those it welcomes.
+  struct Door {
+    std::function<Verdict(const Identity&)> admit;
+    std::function<void(const Identity&, Descriptor)> enter;
+  };
+
+  Listener(Descriptor socket, std::string secret, std::size_t visitors_max)
+      : socket_(std::move(socket)), secret_(std::move(secret)), visitors_max_(visitors_max) {}
+
+  int fd() const { return socket_.fd(); }
+  void watch(PollSet& set);
+  void serve(const PollSet& set, const Door& door);
+  std::uint64_t strangers() const { return strangers_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Visitor {
+    Channel channel;
+    ServerHandshake handshake;
+    Deadline deadline;
+    bool done = false;
+  };
+  void accept_all();
+  void converse(Visitor& visitor, const Door& door);
+  void drop(Visitor& visitor);
+
+  Descriptor socket_;
+  std::string secret_;
+  std::size_t visitors_max_;
+  std::size_t slot_ = PollSet::kNoSlot;
+  Clock::time_point rest_until_{};  // out of descriptors: accept again from here on
+  std::list<Visitor> visitors_;     // oldest first
+  std::atomic<std::uint64_t> strangers_{0};
+};
+
+}  // namespace farandole

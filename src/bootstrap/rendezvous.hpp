@@ -1,0 +1,34 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "bootstrap/job.hpp"
+#include "bootstrap/listener.hpp"
+#include "bootstrap/roster.hpp"
+#include "farandole/result.hpp"
+
+namespace farandole {
+
+/// Opens this process's listener: rank 0's at the launcher's socket or the first free port of
+/// the job, the others' at any port. A job whose address is a loopback address listens there
+/// only, so that it is out of reach of other hosts.
+/// Errors    kInvalidArgument naming address and ports when none is free.
+Result<Descriptor> open_listener(const Job& job);
+
+/// Brings all ranks of the job together at rank 0 and gives each the same roster. `self` is this
+/// process; its listener's host is filled in here. Blocks until Job::start_timeout.
+/// Errors    as Session::start().
+Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self);
+
+/// The two sides of it.
+Result<Roster> assemble(const Job& job, Listener& listener, Registration self, Deadline deadline);
+Result<Roster> attend(const Job& job, Listener& listener, Registration self, Deadline deadline);
+
+/// Control messages of the rendezvous.
+enum class RendezvousFrame : std::uint8_t { kRegister = 1, kRoster = 2, kFailure = 3 };
+inline constexpr std::size_t kRegistrationBytesMax = 64 << 10;
+inline constexpr std::size_t kRosterBytesMax = 64 << 20;
+std::string encode_failure(const Error& error);
+Error decode_failure(std::string_view bytes);
+
+}  // namespace farandole

@@ -1,0 +1,285 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/session.hpp"
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/log.hpp"
+#include "bootstrap/exchange.hpp"
+#include "bootstrap/host.hpp"
+#include "bootstrap/links.hpp"
+#include "bootstrap/rendezvous.hpp"
+#include "bootstrap/secret.hpp"
+
+namespace farandole {
+namespace {
+
+using namespace std::chrono_literals;
+constexpr auto kLeaveTime = 900ms;
+constexpr auto kLauncherGrace = 2s;
+constexpr std::size_t kVisitorsMax = 64;  // besides one per rank
+
+/// Wakes the control thread.
+class Bell {
+ public:
+  Bell() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit operator bool() const { return static_cast<bool>(event_); }
+  void ring() const { (void)eventfd_write(event_.fd(), 1); }
+  void drain() const {
+    eventfd_t count;
+    (void)eventfd_read(event_.fd(), &count);
+  }
+  int fd() const { return event_.fd(); }
+
+ private:
+  Descriptor event_;
+};
+
+/// The read end of the launcher's pipe; the original stays open for a later session.
+class LauncherPipe {
+ public:
+  explicit LauncherPipe(int fd) {
+    if (fd < 0) return;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    pipe_ = Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  }
+  void watch(PollSet& set) {
+    slot_ = pipe_ ? set.add(pipe_.fd(), POLLIN) : PollSet::kNoSlot;
+    if (kill_at_) set.wake_by(*kill_at_);
+  }
+  void serve(const PollSet& set, const std::function<void()>& launcher_died) {
+    if (pipe_ && set.ready(slot_) != 0) {
+      char ignored[64];
+      const ssize_t got = read(pipe_.fd(), ignored, sizeof ignored);
+      const bool open = got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
+      if (!open) {
+        pipe_.close();
+        kill_at_ = Clock::now() + kLauncherGrace;
+        log(LogLevel::kError, "the launcher died; this process will be killed in 2 s.");
+        if (launcher_died) launcher_died();
+      }
+    }
+    if (kill_at_ && Clock::now() >= *kill_at_) kill(getpid(), SIGKILL);
+  }
+
+ private:
+  Descriptor pipe_;
+  std::size_t slot_ = PollSet::kNoSlot;
+  std::optional<Clock::time_point> kill_at_;
+};
+
+/// Members of one host whose launchers gave them the same local rank get their places in it.
+void settle_local_ranks(Members& members) {
+  std::map<std::string, std::vector<Member*>> hosts;
+  for (Member& member : members) hosts[member.host_id].push_back(&member);
+  for (auto& [id, residents] : hosts) {
+    std::map<int, int> claims;
+    for (const Member* member : residents) ++claims[member->local_rank];
+    if (claims.size() == residents.size()) continue;
+    for (std::size_t i = 0; i < residents.size(); ++i) {
+      residents[i]->local_rank = static_cast<int>(i);
+    }
+  }
+}
+
+class LiveSession final : public Session {
+ public:
+  LiveSession(const Job& job, Roster roster, std::unique_ptr<Listener> listener, Events events)
+      : job_(job),
+        roster_(std::move(roster)),
+        listener_(std::move(listener)),
+        events_(std::move(events)),
+        exchange_(job_, roster_),
+        links_(job_, roster_, relayed_),
+        launcher_(job.launcher_fd) {
+    thread_ = std::thread([this] { run(); });
+  }
+  LiveSession(const LiveSession&) = delete;
+  LiveSession& operator=(const LiveSession&) = delete;
+  ~LiveSession() override { leave(""); }
+
+  const Members& members() const override { return roster_.members; }
+
+  Result<int> open(Rank peer, std::string_view purpose, Deadline deadline) override {
+    return exchange_.open(peer, purpose, deadline, [this] { bell_.ring(); });
+  }
+  Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) override {
+    return exchange_.accept(peer, purpose, deadline);
+  }
+
+  void flood(std::string_view message) override {
+    if (message.size() > kMessageBytesMax) {
+      return log(LogLevel::kError, "a message of " + std::to_string(message.size()) +
+                                       " bytes was not flooded; allowed are " +
+                                       std::to_string(kMessageBytesMax) + ".");
+    }
+    const std::lock_guard lock(mutex_);
+    messages_.emplace_back(message);
+    bell_.ring();
+  }
+
+  void leave(std::string_view state) override {
+    if (getpid() != pid_) return abandon();
+    const std::lock_guard joining(leave_mutex_);
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      farewell_ = state.size() <= kMessageBytesMax ? std::string(state) : std::string();
+      bell_.ring();
+    }
+    exchange_.stop();
+    thread_.join();
+  }
+
+  std::uint64_t strangers() const override { return listener_ ? listener_->strangers() : 0; }
+
+ private:
+  /// In a forked child there is no control thread, and its sockets are closed already.
+  void abandon() {
+    if (thread_.joinable()) thread_.detach();
+  }
+
+  void run() {
+    std::optional<Deadline> end;
+    while (!links_.closed() && !(end && end->passed())) {
+      PollSet set;
+      set.add(bell_.fd(), POLLIN);
+      if (end) set.wake_by(end->when());
+      launcher_.watch(set);
+      if (listener_) listener_->watch(set);
+      links_.watch(set);
+      exchange_.watch(set);
+      set.wait();
+      bell_.drain();
+      links_.serve(set);
+      if (listener_) listener_->serve(set, door_);
+      exchange_.serve(set);
+      launcher_.serve(set, events_.launcher_died);
+      if (take_requests() && !end) end = Deadline::after(kLeaveTime);
+    }
+  }
+
+  /// True once this rank is to leave.
+  bool take_requests() {
+    std::vector<std::string> messages;
+    std::optional<std::string> farewell;
+    {
+      const std::lock_guard lock(mutex_);
+      messages.swap(messages_);
+      farewell = farewell_;
+    }
+    for (const std::string& message : messages) links_.flood(message);
+    if (farewell) links_.leave(*farewell);
+    return farewell.has_value();
+  }
+
+  Verdict admit(const Identity& identity) {
+    if (identity.purpose == Purpose::kRendezvous) {
+      if (job_.rank != Rank{0}) return Verdict::kNotNow;
+      return identity.job == job_.id ? Verdict::kStarted : Verdict::kAnotherJob;
+    }
+    if (identity.job != roster_.run) return Verdict::kAnotherJob;
+    return identity.purpose == Purpose::kControl ? links_.admit(identity.rank)
+                                                 : exchange_.admit(identity.rank);
+  }
+
+  void enter(const Identity& identity, Descriptor socket) {
+    if (identity.purpose == Purpose::kControl) {
+      links_.enter(identity.rank, std::move(socket));
+    } else {
+      exchange_.enter(identity, std::move(socket));
+    }
+  }
+
+  const pid_t pid_ = getpid();
+  const Job job_;
+  const Roster roster_;
+  const std::unique_ptr<Listener> listener_;  // none in a job of one
+  const Events events_;
+  const Events relayed_{[this](const Departure& departure) {
+                          exchange_.departed(departure);
+                          if (events_.departed) events_.departed(departure);
+                        },
+                        events_.notice,
+                        {}};
+  const Listener::Door door_{
+      [this](const Identity& identity) { return admit(identity); },
+      [this](const Identity& identity, Descriptor socket) { enter(identity, std::move(socket)); }};
+  Bell bell_;
+  Exchange exchange_;
+  Links links_;
+  LauncherPipe launcher_;
+
+  std::mutex mutex_;
+  std::vector<std::string> messages_;    // to flood; guarded by mutex_
+  std::optional<std::string> farewell_;  // set once this rank is to leave; likewise
+  std::mutex leave_mutex_;
+  std::thread thread_;
+};
+
+std::optional<Error> check(const Job& job) {
+  const auto invalid = [](const std::string& message) {
+    return Error{ErrorKind::kInvalidArgument, message};
+  };
+  const int rank = job.rank.value();
+  if (job.size < 1 || rank < 0 || rank >= job.size) {
+    return invalid("rank " + std::to_string(rank) + " of a job of " + std::to_string(job.size) +
+                   " ranks was started; allowed is 0 to size - 1.");
+  }
+  if (job.size == 1) return std::nullopt;
+  if (job.secret.empty()) return invalid("the job has no secret; set FARANDOLE_SECRET.");
+  const bool ports = job.port > 0 && job.port_count > 0 && job.port + job.port_count <= 65536;
+  if (!ports && !(rank == 0 && job.listen_fd >= 0)) {
+    return invalid("rank 0's ports are " + std::to_string(job.port) + " and the next " +
+                   std::to_string(job.port_count - 1) + "; allowed is 1 to 65535.");
+  }
+  return std::nullopt;
+}
+
+Result<Registration> introduce(const Job& job, std::map<std::string, std::string> cards) {
+  auto random = random_bytes(sizeof(std::uint64_t));
+  if (!random) return random.error();
+  Registration self;
+  self.member =
+      Member{job.rank, job.local_rank, host_name(), host_identity(), getpid(), std::move(cards)};
+  self.size = job.size;
+  self.instance = Reader(*random).u64();
+  return self;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::start(const Job& job,
+                                                std::map<std::string, std::string> cards,
+                                                Events events) {
+  if (auto error = check(job)) return *error;
+  auto self = introduce(job, std::move(cards));
+  if (!self) return self.error();
+  std::unique_ptr<Listener> listener;
+  Roster roster{"", {self->member}, {Endpoint{}}};
+  if (job.size > 1) {
+    auto socket = open_listener(job);
+    if (!socket) return socket.error();
+    listener = std::make_unique<Listener>(*std::move(socket), job.secret,
+                                          kVisitorsMax + static_cast<std::size_t>(job.size));
+    auto met = rendezvous(job, *listener, *std::move(self));
+    if (!met) return met.error();
+    roster = *std::move(met);
+  }
+  settle_local_ranks(roster.members);
+  return std::unique_ptr<Session>(std::make_unique<LiveSession>(
+      job, std::move(roster), std::move(listener), std::move(events)));
+}
+
+}  // namespace farandole

@@ -1,0 +1,23 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <vector>
+
+namespace farandole {
+
+/// The tree of control sockets over the ranks that are still there.
+///
+/// With everybody there it is the binary tree in which (r-1)/2 is the parent of r. A rank whose
+/// parent has gone belongs to its nearest living ancestor, or, without one, to the lowest living
+/// rank. A parent is lower than its child, so among any set of living ranks this is one tree,
+/// and two ranks that know of the same departures agree on it without a word.
+using Gone = std::vector<bool>;  // index = rank
+
+std::optional<int> parent_of(int rank, const Gone& gone);
+
+/// Parent and children of `rank`, ascending.
+std::vector<int> neighbours_of(int rank, const Gone& gone);
+
+}  // namespace farandole
