@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <new>
@@ -74,10 +75,6 @@ std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
-}
-
-std::byte value_at(std::uint64_t seed, std::size_t index) {
-  return static_cast<std::byte>(mix(seed + index / 8) >> (index % 8 * 8));
 }
 
 template <class T>
@@ -158,12 +155,18 @@ void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)
 }
 
 void fill(std::span<std::byte> data, std::uint64_t seed) {
-  for (std::size_t i = 0; i < data.size(); ++i) data[i] = value_at(seed, i);
+  for (std::size_t i = 0; i < data.size(); i += 8) {
+    const std::uint64_t value = mix(seed + i);
+    std::memcpy(&data[i], &value, std::min<std::size_t>(8, data.size() - i));
+  }
 }
 
 std::ptrdiff_t first_wrong(std::span<const std::byte> data, std::uint64_t seed) {
-  for (std::size_t i = 0; i < data.size(); ++i) {
-    if (data[i] != value_at(seed, i)) return static_cast<std::ptrdiff_t>(i);
+  for (std::size_t i = 0; i < data.size(); i += 8) {
+    const std::uint64_t value = mix(seed + i);
+    if (std::memcmp(&data[i], &value, std::min<std::size_t>(8, data.size() - i)) != 0) {
+      return static_cast<std::ptrdiff_t>(i);
+    }
   }
   return -1;
 }

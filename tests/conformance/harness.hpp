@@ -91,7 +91,8 @@ void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)
 /// The tests are instantiated for every fabric.
 class Conformance : public testing::TestWithParam<FabricKind> {};
 
-/// Bytes that are unique to (seed, index), and their check; returns the first wrong index or -1.
+/// Bytes that are unique to (seed, index), and their check, which returns -1 or where, to eight
+/// bytes, the first wrong one is.
 void fill(std::span<std::byte> data, std::uint64_t seed);
 std::ptrdiff_t first_wrong(std::span<const std::byte> data, std::uint64_t seed);
 std::uint64_t seed_of(int from, int to, std::uint64_t index);

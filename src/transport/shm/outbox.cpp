@@ -141,8 +141,13 @@ bool Outbox::stage(Send& send) {
 void Outbox::free_entry(std::size_t index) {
   const Use use = uses_[index];
   if (use.pipe != kNoPipe) free_pipes_.push_back(use.pipe);
-  // A peer that is believed dead may only be slow, and may still reply: never use it again.
-  if (!use.peer->failed) free_entries_.push_back(index);
+  if (!use.peer->failed) {
+    free_entries_.push_back(index);
+  } else {
+    // A peer that is believed dead may only be slow, and may still read and reply: it must not
+    // take what it reads for the message, and the entry is never used again.
+    publish(entries_[index].cancelled, std::uint32_t{1});
+  }
 }
 
 void Outbox::cancel(const Peers& peers, OperationId operation) {
