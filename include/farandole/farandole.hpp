@@ -159,6 +159,9 @@ class Context {
  private:
   explicit Context(std::shared_ptr<ContextState> state);
   static Result<std::unique_ptr<Context>> join(std::shared_ptr<ContextState> state);
+  static Result<std::vector<std::unique_ptr<Context>>> over_loopback(int rank_count,
+                                                                     bool peer_memory,
+                                                                     const std::string& transport);
   static Result<std::unique_ptr<Context>> begin(std::shared_ptr<ContextState> state,
                                                 const std::vector<Transport*>& by_rank);
   std::shared_ptr<ContextState> state_;

@@ -26,7 +26,7 @@ struct OperationSpec {
   OperationId id;
   std::shared_ptr<const Group> group;
   std::shared_ptr<const Program> program;
-  Layout layout;
+  Layout layout = Layout::repeat(Count{0}, 1);
   DType dtype = DType::kUInt8;
   ReduceKernel kernel = nullptr;   // none when nothing is reduced
   std::size_t divisor = 1;         // `out` is divided by it at the end: the average

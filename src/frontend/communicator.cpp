@@ -158,9 +158,10 @@ Result<OperationSpec> make_spec(const Call& call, CommunicatorState& state) {
   const int size = state.group->size();
   auto plan = find_plan(call, state);
   if (!plan) return plan.error();
-  OperationSpec spec{.group = state.group,
-                     .program = (*plan)->program,
-                     .layout = layout_for(call, *(*plan)->program, size)};
+  OperationSpec spec;
+  spec.group = state.group;
+  spec.program = (*plan)->program;
+  spec.layout = layout_for(call, *spec.program, size);
   spec.dtype = call.dtype;
   if (reduces(call.collective)) {
     auto kernel = find_kernel(call.dtype, call.reduction);

@@ -20,7 +20,7 @@ Result<void> make_memory(ContextState& state) {
   auto memory = Memory::create(Bytes{static_cast<std::size_t>(*reserve)});
   if (!memory) return memory.error();
   state.memory = *std::move(memory);
-  auto doorbell = Doorbell::create(ShmTransport::armed_word(*state.memory));
+  auto doorbell = Doorbell::create(ShmTransport::bell_word(*state.memory));
   if (!doorbell) return doorbell.error();
   state.doorbell = *std::move(doorbell);
   return {};
@@ -31,8 +31,9 @@ Result<void> rendezvous(ContextState& state) {
   NewsRelay& relay = state.relay;
   events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
-  auto session = Session::start(state.job, ShmTransport::cards(*state.memory, *state.doorbell),
-                                std::move(events));
+  auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
+  if (!cards) return cards.error();
+  auto session = Session::start(state.job, *std::move(cards), std::move(events));
   if (!session) return session.error();
   state.session = *std::move(session);
   state.members = state.session->members();
@@ -66,7 +67,10 @@ Result<std::vector<Transport*>> make_transports(ContextState& state) {
   auto shared = shared_peers(state);
   if (!shared) return shared.error();
   if (!shared->empty()) {
-    auto shm = ShmTransport::create(state.job.rank, state.members, *state.memory, *state.doorbell, {});
+    ShmTransport::Options options;
+    options.peer_memory = state.peer_memory;
+    auto shm = ShmTransport::create(state.job.rank, state.members, *state.memory, *state.doorbell,
+                                    std::move(options));
     if (!shm) return shm.error();
     for (const int rank : *shared) by_rank[static_cast<std::size_t>(rank)] = shm->get();
     state.transports.push_back(*std::move(shm));
@@ -75,8 +79,8 @@ Result<std::vector<Transport*>> make_transports(ContextState& state) {
     auto connections = number_setting("FARANDOLE_TCP_CONNECTIONS");
     if (!connections) return connections.error();
     state.connector = std::make_unique<tcp::SessionConnector>(*state.session);
-    tcp::Options options;
-    options.connections = static_cast<int>(*connections);
+    tcp::TcpTransport::Options options;
+    options.connection_count = static_cast<int>(*connections);
     options.on_link_lost = [&relay = state.relay](Rank peer) { relay.suspect(peer); };
     auto tcp = tcp::TcpTransport::create(state.job.rank, state.job.size, *state.connector,
                                          std::move(options));

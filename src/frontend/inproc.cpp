@@ -1,0 +1,193 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/inproc/inproc.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "farandole/farandole.hpp"
+#include "frontend/context_state.hpp"
+#include "transport/fault/fault_transport.hpp"
+
+namespace farandole {
+namespace {
+
+/// What joins ranks that are threads of one process in place of a session.
+struct Hub {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Memory>> memories;  // outlive every rank that maps them
+  std::vector<std::weak_ptr<ContextState>> states;
+
+  template <class Tell>
+  void others(Rank self, Tell tell) {
+    const std::lock_guard lock(mutex);
+    for (std::size_t rank = 0; rank < states.size(); ++rank) {
+      if (static_cast<int>(rank) == self.value()) continue;
+      if (const auto state = states[rank].lock()) tell(*state);
+    }
+  }
+};
+
+Members thread_members(int rank_count) {
+  Members members;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    members.push_back({Rank{rank}, rank, "this process", "", static_cast<int>(getpid()), {}});
+  }
+  return members;
+}
+
+Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool peer_memory) {
+  auto state = std::make_shared<ContextState>();
+  state->job.rank = Rank{rank};
+  state->job.size = rank_count;
+  state->job.local_rank = rank;
+  state->job.local_size = rank_count;
+  state->job.started_by = "threads";
+  if (auto read = read_settings(*state); !read) return read.error();
+  state->peer_memory = peer_memory;
+  return state;
+}
+
+std::shared_ptr<ContextState> furnish(std::shared_ptr<ContextState> state, InprocRank rank,
+                                      const std::shared_ptr<Hub>& hub, bool faulty) {
+  const Rank self = state->job.rank;
+  state->members = thread_members(state->job.size);
+  state->memory = std::move(rank.memory);
+  state->doorbell = std::move(rank.doorbell);
+  if (faulty) {
+    FaultTransport::Options options;
+    options.seed = static_cast<std::uint64_t>(self.value()) + 1;
+    options.post_delay_max = 3;
+    options.reorder = true;
+    options.stall_every = 7;
+    options.wake_every = 5;
+    state->transports.push_back(
+        std::make_unique<FaultTransport>(std::move(rank.transport), options));
+  } else {
+    state->transports.push_back(std::move(rank.transport));
+  }
+  state->tell_threads = [hub, self](const Departure& departure) {
+    hub->others(self, [&](ContextState& other) { other.relay.departed(departure); });
+  };
+  state->flood = [hub, self](std::string_view message) {
+    hub->others(self, [&](ContextState& other) { other.relay.notice(self, message); });
+  };
+  hub->memories.push_back(state->memory);
+  hub->states.push_back(state);
+  return state;
+}
+
+/// A listening socket on a free loopback port, and that port.
+Result<std::pair<int, std::uint16_t>> listen_on_loopback() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* raw = reinterpret_cast<sockaddr*>(&address);
+  if (fd < 0 || bind(fd, raw, size) != 0 || listen(fd, SOMAXCONN) != 0 ||
+      getsockname(fd, raw, &size) != 0) {
+    if (fd >= 0) close(fd);
+    return Error{ErrorKind::kInternal, std::string("no loopback socket: ") + strerror(errno)};
+  }
+  return std::pair{fd, ntohs(address.sin_port)};
+}
+
+Result<std::string> random_text() {
+  unsigned char bytes[32];
+  if (getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
+    return Error{ErrorKind::kInternal, std::string("getrandom: ") + strerror(errno)};
+  }
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bool peer_memory,
+                                                              const std::string& transport) {
+  if (rank_count < 1 || rank_count > 256) {
+    return Error{ErrorKind::kInvalidArgument, "argument 'rank_count' is " +
+                                                  std::to_string(rank_count) +
+                                                  ", allowed is 1 to 256."};
+  }
+  if (transport == "shm" || transport == "tcp") {
+    return over_loopback(rank_count, peer_memory, transport);
+  }
+  if (transport != "inproc" && transport != "fault") {
+    return Error{ErrorKind::kInvalidArgument, "argument 'transport' is '" + transport +
+                                                  "', allowed is inproc, fault, shm or tcp."};
+  }
+  InprocOptions options;
+  options.peer_memory = peer_memory;
+  auto ranks = make_inproc(rank_count, options);
+  if (!ranks) return ranks.error();
+  auto hub = std::make_shared<Hub>();
+  std::vector<std::shared_ptr<ContextState>> states;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    auto state = blank_state(rank, rank_count, peer_memory);
+    if (!state) return state.error();
+    states.push_back(furnish(*std::move(state),
+                             std::move((*ranks)[static_cast<std::size_t>(rank)]), hub,
+                             transport == "fault"));
+  }
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (const auto& state : states) {
+    std::vector<Transport*> by_rank(static_cast<std::size_t>(rank_count),
+                                    state->transports[0].get());
+    by_rank[static_cast<std::size_t>(state->job.rank.value())] = nullptr;
+    auto context = begin(state, by_rank);
+    if (!context) return context.error();
+    contexts.push_back(*std::move(context));
+  }
+  return contexts;
+}
+
+Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(
+    int rank_count, bool peer_memory, const std::string& transport) {
+  auto listener = listen_on_loopback();
+  if (!listener) return listener.error();
+  auto secret = random_text();
+  if (!secret) return secret.error();
+  std::vector<std::shared_ptr<ContextState>> states;
+  for (int rank = 0; rank < rank_count; ++rank) {
+    auto state = blank_state(rank, rank_count, peer_memory);
+    if (!state) return state.error();
+    (*state)->transport = transport;
+    Job& job = (*state)->job;
+    job.id = secret->substr(0, 16);
+    job.secret = *secret;
+    job.address = "127.0.0.1";
+    job.port = listener->second;
+    if (rank == 0) job.listen_fd = listener->first;
+    states.push_back(*std::move(state));
+  }
+  std::vector<Result<std::unique_ptr<Context>>> joined;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) joined.emplace_back(Error{});
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    threads.emplace_back([&, rank] { joined[rank] = join(std::move(states[rank])); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (auto& context : joined) {
+    if (!context) return context.error();
+    contexts.push_back(*std::move(context));
+  }
+  return contexts;
+}
+
+}  // namespace farandole
