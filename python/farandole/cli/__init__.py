@@ -4,6 +4,13 @@
 
 
 def main() -> None:
-    from farandole.cli.app import app
+    import sys
 
-    app(prog_name="farandole")
+    from farandole.cli.app import app
+    from farandole.errors import FarandoleError, InvalidArgumentError
+
+    try:
+        app(prog_name="farandole")
+    except FarandoleError as error:
+        print(f"farandole: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, InvalidArgumentError) else 1)

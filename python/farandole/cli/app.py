@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import typer
 
+from farandole.cli.bench import bench
+from farandole.cli.doctor import doctor
+from farandole.cli.explain import explain
 from farandole.cli.run import run
 from farandole.cli.show import algorithms, settings
+from farandole.cli.verify import verify
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,5 +24,5 @@ app = typer.Typer(
 app.command(
     context_settings={"allow_interspersed_args": False}, options_metavar="-n RANKS [OPTIONS]"
 )(run)
-app.command()(algorithms)
-app.command()(settings)
+for command in (bench, algorithms, explain, verify, settings, doctor):
+    app.command()(command)

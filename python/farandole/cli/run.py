@@ -61,7 +61,7 @@ def run(
         typer.Option(metavar="NAME=VALUE", help="Sets a variable for every rank; repeatable."),
     ] = None,
 ) -> None:
-    """Run a command in several processes on this machine, as the ranks of one job.
+    """Run a command as the ranks of a job on this machine.
 
     Each rank finds its place through FARANDOLE_RANK and its like, and through torch's RANK,
     WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. OMP_NUM_THREADS is set to cores / ranks

@@ -33,7 +33,7 @@ def algorithms(json: AsJson = False, markdown: AsMarkdown = False) -> None:
 
 
 def settings(json: AsJson = False, markdown: AsMarkdown = False) -> None:
-    """List the environment variables that Farandole reads, and their values here."""
+    """List the environment variables and their values here."""
     _show(visible_settings(), SETTING_COLUMNS, SETTING_COLUMNS_OF_DOCUMENTS, json, markdown)
 
 
@@ -62,4 +62,4 @@ def _show(
     elif markdown:
         print(as_markdown(rows, markdown_columns))
     else:
-        print_table(rows, columns)
+        print_table(rows, columns, wrapped=("summary", "cost", "source", "value", "help"))

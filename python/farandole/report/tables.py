@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 Row = Mapping[str, str]
+_FILE_WIDTH = 120  # columns, where no terminal says how many it has
 
 
 def as_json(rows: Sequence[Row]) -> str:
@@ -21,21 +22,28 @@ def as_markdown(rows: Sequence[Row], columns: Sequence[str]) -> str:
 
 
 def print_table(
-    rows: Sequence[Row], columns: Sequence[str], styles: Mapping[str, str] | None = None
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    wrapped: Collection[str],
+    styles: Mapping[str, str] | None = None,
 ) -> None:
-    """To the terminal, as wide as it is; `styles` colours a column's cells by their text."""
+    """To the terminal, as wide as it is; cells of the `wrapped` columns take several lines where
+    they must. `styles` colours cells by their text."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_FILE_WIDTH)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column not in wrapped)
     for row in rows:
         cells = [row[column] for column in columns]
         table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in cells))
-    Console().print(table)
+    console.print(table)
 
 
 def _markdown_line(cells: Sequence[str]) -> str:

@@ -1,0 +1,85 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a benchmark measures, and the arithmetic of its columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
+PLACES = ("out-of-place", "in-place")
+
+
+@dataclass(frozen=True)
+class BenchPlan:
+    """`iterations` None: as many as the time allows. `json_path` empty: no file."""
+
+    collective: str
+    sizes: Sequence[int]
+    dtype: str
+    op: str
+    root: int
+    places: Sequence[str]
+    owned: bool
+    algorithm: str
+    iterations: int | None
+    warmup: int | None
+    json_path: str
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> BenchPlan:
+        return BenchPlan(**json.loads(text))
+
+
+def elements_per_rank(collective: str, size_bytes: int, item_bytes: int, rank_count: int) -> int:
+    """nccl-tests' count: of the tensor for allreduce and broadcast, of the smaller side for
+    allgather and reducescatter, whose size is that of the larger one."""
+    parts = rank_count if collective in ("allgather", "reducescatter") else 1
+    return size_bytes // (item_bytes * parts)
+
+
+def size_of_row(collective: str, count: int, item_bytes: int, rank_count: int) -> int:
+    parts = rank_count if collective in ("allgather", "reducescatter") else 1
+    return count * item_bytes * parts
+
+
+def bus_factor(collective: str, rank_count: int) -> float:
+    """From algbw to busbw, as nccl-tests defines them."""
+    if collective == "allreduce":
+        return 2 * (rank_count - 1) / rank_count
+    if collective in ("allgather", "reducescatter"):
+        return (rank_count - 1) / rank_count
+    return 1.0
+
+
+def bandwidths(
+    collective: str, size_bytes: int, seconds: float, rank_count: int
+) -> tuple[float, float]:
+    """algbw and busbw in GB/s, with GB = 10**9 bytes."""
+    algbw = size_bytes / seconds / 1e9 if seconds > 0 else 0.0
+    return algbw, algbw * bus_factor(collective, rank_count)
+
+
+def header(places: Sequence[str]) -> str:
+    over = " " * 50 + "".join(f"{place:^34}" for place in places)
+    names = f"{'size':>12}{'count':>13}{'type':>11}{'redop':>8}{'root':>6}"
+    units = f"{'(B)':>12}{'(elements)':>13}{'':>25}"
+    for _ in places:
+        names += f"{'time':>10}{'algbw':>8}{'busbw':>8}{'wrong':>8}"
+        units += f"{'(us)':>10}{'(GB/s)':>8}{'(GB/s)':>8}{'':>8}"
+    return "\n".join("#" + line[1:].rstrip() for line in (over, names, units))
+
+
+def row_start(size_bytes: int, count: int, dtype: str, op: str, root: int) -> str:
+    shown_op, shown_root = op or "none", str(root)
+    return f"{size_bytes:>12}{count:>13}{dtype:>11}{shown_op[:7]:>8}{shown_root:>6}"
+
+
+def row_part(p50_us: float, algbw: float, busbw: float, wrong: int) -> str:
+    time = f"{p50_us:.1f}" if p50_us < 1e5 else f"{p50_us:.0f}"
+    return f"{time:>10}{algbw:>8.2f}{busbw:>8.2f}{wrong:>8}"
