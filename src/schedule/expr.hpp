@@ -10,7 +10,8 @@
 namespace farandole {
 
 /// An integer expression over the rank `r` and the counters of the loops around it: the indices
-/// of a schedule. `%` is Euclidean (never negative), `/` floors, `^` is exclusive or.
+/// of a schedule. `%` is Euclidean (never negative), `/` floors, `^` is exclusive or. Every
+/// expression has a value: a divisor of 0 gives 0, and overflow wraps.
 ///
 /// Kept in postfix order, so that evaluation needs no recursion and no memory. At most
 /// kStackMax operands may be pending, which the builders below assert.

@@ -11,8 +11,8 @@ namespace {
 
 // What a hostile text can make us hold: about 200 MB.
 constexpr std::size_t kTextBytesMax = std::size_t{4} << 20;
-constexpr std::size_t kActionCountMax = std::size_t{1} << 18;
-constexpr std::size_t kItemCountMax = std::size_t{1} << 18;
+constexpr std::size_t kActionCountMax = std::size_t{1} << 17;
+constexpr std::size_t kItemCountMax = std::size_t{1} << 17;
 constexpr std::size_t kGuardCountMax = 8;
 constexpr std::int64_t kNumberMax = std::int64_t{1} << 31;  // in the header and of loops
 constexpr std::int64_t kLaneCountMax = std::int64_t{1} << 16;

@@ -33,6 +33,7 @@
 // Rounds    A rank enters round k + 1 when all its actions of round k are finished. Within a
 //           round its actions run at once, so no action may write what another one reads or
 //           writes, with one exception: `after_previous` runs an action after the one before it.
+//           Actions so joined are a chain; when a guard drops one, the others stay joined.
 //           A send is finished when its span may be overwritten.
 // Matching  The i-th send from a to b on a lane meets the i-th receive at b from a on that lane.
 namespace farandole {
@@ -59,12 +60,12 @@ struct Action {
   enum class Kind : std::uint8_t { kSend, kReceive, kLocal };
   Kind kind = Kind::kSend;
   std::vector<Guard> when;             // this rank takes part only if all hold
-  int lane = 0;                        // kSend, kReceive
+  int lane = 0;                        // kSend, kReceive; at most one of each per round and lane
   Expr peer;                           // kSend, kReceive: a rank
   std::optional<Span> source;          // kSend, kLocal: what is read. None: a zero-byte message.
   std::optional<Span> target;          // kReceive, kLocal: what is written. None: zero bytes.
   std::optional<Span> operand;         // set: target = operand (+) incoming, element by element
-  bool incoming_first = false;         // target = incoming (+) operand
+  bool incoming_first = false;         // kReceive: target = incoming (+) operand
   bool after_previous = false;
   bool operator==(const Action&) const = default;
 };
@@ -97,9 +98,9 @@ std::int64_t chunks_of(const Schedule& schedule, Buffer buffer);
 
 /// What a proof covered.
 struct Proof {
-  std::int64_t rounds = 0;    // longest rank
-  std::int64_t transfers = 0; // messages over all ranks
-  std::int64_t reductions = 0;
+  std::int64_t rounds = 0;      // with actions, at the rank that has most
+  std::int64_t transfers = 0;   // messages over all ranks
+  std::int64_t reductions = 0;  // actions with an operand over all ranks
 };
 
 /// A schedule that verify() has proved; nothing else can make one.
@@ -121,7 +122,8 @@ class VerifiedSchedule {
 /// promises, each contribution counted once; the same expression tree on every rank, so results
 /// are bitwise equal; no deadlock even when every send waits for its receive; no message left
 /// over; matching spans equally long; no two actions of a round in conflict; indices in range.
-/// Errors    kInternal, with rank, round and reason, when the proof fails.
+/// Errors    kInternal, with rank, round and reason, when the proof fails. kUnsupported when the
+///           schedule is too large to expand: about 8 million steps over all ranks.
 Result<VerifiedSchedule> verify(Schedule schedule);
 
 }  // namespace farandole
