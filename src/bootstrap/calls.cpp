@@ -3,6 +3,7 @@
 // How Links makes new links: calls to the neighbours that the tree gives this rank.
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "bootstrap/links.hpp"
 
@@ -22,12 +23,20 @@ constexpr std::chrono::milliseconds kDialTime = 5s;
 bool Links::wanted(int rank) const {
   const auto link = links_.find(rank);
   const bool linked = link != links_.end() && !link->second.dead;
-  return !linked && !news_.departure(rank) && phase_ != Phase::kClosing &&
+  if (linked || news_.departure(rank) || phase_ == Phase::kClosing) return false;
+  const auto call = calls_.find(rank);
+  return (call != calls_.end() && call->second.refused_at) ||
          std::binary_search(neighbours_.begin(), neighbours_.end(), rank);
 }
 
+/// Whoever refuses calls is presumed gone, so that several dead ranks between this one and the
+/// next living one are found out side by side.
 void Links::call_neighbours(Clock::duration delay) {
-  neighbours_ = neighbours_of(self_, news_.gone());
+  Gone presumed = news_.gone();
+  for (const auto& [rank, call] : calls_) {
+    if (call.refused_at) presumed[static_cast<std::size_t>(rank)] = true;
+  }
+  neighbours_ = neighbours_of(self_, presumed);
   const auto now = Clock::now();
   for (const int rank : neighbours_) {
     if (!wanted(rank)) continue;
@@ -61,7 +70,7 @@ void Links::settle(int rank, Call& call) {
                       dial.outcome() == Dial::Outcome::kStranger ||
                       dial.answered(Verdict::kAnotherJob);
   if (nobody) return refused(rank, call);
-  call.refused_at.reset();
+  if (std::exchange(call.refused_at, std::nullopt)) call_neighbours(0ms);
   if (dial.answered(Verdict::kWelcome)) return enter(rank, dial.take());
   if (dial.answered(Verdict::kGone)) return cut_off(rank, "is counted as failed");
   if (dial.outcome() == Dial::Outcome::kAnswered) {
@@ -73,7 +82,10 @@ void Links::settle(int rank, Call& call) {
 
 void Links::refused(int rank, Call& call) {
   const auto now = Clock::now();
-  if (!call.refused_at) call.refused_at = now;
+  if (!call.refused_at) {
+    call.refused_at = now;
+    call_neighbours(0ms);
+  }
   if (now < *call.refused_at + kRefusedTime) return;
   learn(Departure{Rank{rank}, false, "died", ""});
 }

@@ -104,6 +104,12 @@ void Exchange::stop() {
   changed_.notify_all();
 }
 
+void Exchange::close() {
+  const std::lock_guard lock(mutex_);
+  for (Opening& opening : openings_) opening.dial.reset();
+  parked_.clear();
+}
+
 void Exchange::watch(PollSet& set) {
   const std::lock_guard lock(mutex_);
   openings_.remove_if([](const Opening& opening) { return opening.abandoned; });

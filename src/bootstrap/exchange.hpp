@@ -39,6 +39,8 @@ class Exchange {
   Verdict admit(int rank) const;
   void enter(const Identity& identity, Descriptor socket);
   void departed(const Departure& departure);
+  /// After stop(): drops the calls under way.
+  void close();
 
  private:
   struct Opening {

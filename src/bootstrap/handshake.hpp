@@ -92,6 +92,8 @@ class ServerHandshake : public Handshake {
   void feed(std::string_view bytes);
   const Identity& identity() const { return identity_; }
   void answer(Verdict verdict);
+  /// Whether the client has got our code and owes us its own.
+  bool challenged() const { return stage_ != Stage::kHello; }
 
  private:
   enum class Stage : std::uint8_t { kHello, kProofHead, kProofBody };

@@ -12,7 +12,8 @@ namespace {
 using namespace std::chrono_literals;
 // How long a leaving rank remains a neighbour: in this time its farewell reaches everybody.
 constexpr auto kStay = 250ms;
-// After a farewell the neighbour stays for kStay; new edges around it are made when it closes.
+// Who says farewell stays as a neighbour for kStay; new edges are made when its link closes, or
+// after this time by those that had none with it.
 constexpr auto kFarewellDelay = 300ms;
 constexpr std::size_t kReadBytes = 64 << 10;        // per link and turn
 constexpr std::size_t kBacklogBytesMax = 64 << 20;  // unsent to a neighbour that does not read
@@ -91,7 +92,7 @@ void Links::learn(const Departure& departure) {
   const int rank = departure.rank.value();
   if (!departure.clean) expel(rank);
   if (rank != self_) {
-    call_neighbours(departure.clean && links_.contains(rank) ? kFarewellDelay : 0ms);
+    call_neighbours(departure.clean ? kFarewellDelay : 0ms);
     if (events_.departed) events_.departed(departure);
   }
 }
@@ -184,6 +185,11 @@ void Links::cut_off(int by, const std::string& reason) {
         "cut this rank off, which " + reason + " according to rank " + std::to_string(by), ""};
     if (news_.add(departure) && events_.departed) events_.departed(departure);
   }
+}
+
+void Links::close() {
+  links_.clear();
+  calls_.clear();
 }
 
 void Links::keep_time() {

@@ -44,6 +44,8 @@ class Links {
   void flood(std::string_view message);
   void leave(std::string_view state);
   bool closed() const;
+  /// Drops what is still open.
+  void close();
   const News& news() const { return news_; }
 
  private:

@@ -62,6 +62,7 @@ void Listener::accept_all() {
 
 void Listener::converse(Visitor& visitor, const Door& door) {
   ServerHandshake& handshake = visitor.handshake;
+  const bool challenged = handshake.challenged();
   visitor.channel.flush();
   while (handshake.state() == Handshake::State::kWorking) {
     const std::string bytes = visitor.channel.read(handshake.wanted());
@@ -78,6 +79,8 @@ void Listener::converse(Visitor& visitor, const Door& door) {
   } else if (handshake.state() == Handshake::State::kFailed) {
     drop(visitor);
   } else if (visitor.channel.ended()) {
+    // Whoever hangs up on our proof does not share our secret.
+    if (challenged) drop(visitor);
     visitor.done = true;
   }
 }

@@ -16,9 +16,9 @@ namespace farandole {
 /// The one port of a process: accepts connections and lets each prove itself.
 ///
 /// A visitor that fails the handshake, says more than it may, or is not done within 5 s is
-/// dropped and counted; one that hangs up by itself is not. Of more than `visitors_max` at once the
-/// oldest is dropped, so that whoever holds connections open shuts nobody out; members try again.
-/// Threads   one at a time; strangers() from any.
+/// dropped and counted, as is one that hangs up on our proof; one that just goes away is not. Of
+/// more than `visitors_max` at once the oldest is dropped, so that whoever holds connections open
+/// shuts nobody out; members try again. Threads   one at a time; strangers() from any.
 class Listener {
  public:
   /// Who decides about visitors that have proved themselves, and takes those it welcomes.
@@ -33,6 +33,11 @@ class Listener {
   int fd() const { return socket_.fd(); }
   void watch(PollSet& set);
   void serve(const PollSet& set, const Door& door);
+  /// No more visitors; what they were refused before stays counted.
+  void close() {
+    socket_.close();
+    visitors_.clear();
+  }
   std::uint64_t strangers() const { return strangers_.load(std::memory_order_relaxed); }
 
  private:

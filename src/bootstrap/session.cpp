@@ -58,6 +58,7 @@ class LauncherPipe {
     slot_ = pipe_ ? set.add(pipe_.fd(), POLLIN) : PollSet::kNoSlot;
     if (kill_at_) set.wake_by(*kill_at_);
   }
+  void close() { pipe_.close(); }
   void serve(const PollSet& set, const std::function<void()>& launcher_died) {
     if (pipe_ && set.ready(slot_) != 0) {
       char ignored[64];
@@ -168,6 +169,10 @@ class LiveSession final : public Session {
       launcher_.serve(set, events_.launcher_died);
       if (take_requests() && !end) end = Deadline::after(kLeaveTime);
     }
+    links_.close();
+    exchange_.close();
+    launcher_.close();
+    if (listener_) listener_->close();
   }
 
   /// True once this rank is to leave.
