@@ -1,0 +1,147 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+namespace farandole {
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+std::unique_ptr<Memory> make(std::size_t bytes) {
+  auto memory = Memory::create(Bytes{bytes});
+  EXPECT_TRUE(memory) << (memory ? "" : memory.error().message);
+  return *std::move(memory);
+}
+
+std::byte* allocate(Memory& memory, std::size_t bytes) {
+  auto block = memory.allocate(Bytes{bytes});
+  EXPECT_TRUE(block) << (block ? "" : block.error().message);
+  return block ? *block : nullptr;
+}
+
+/// Bytes of the region that have pages.
+std::size_t resident(const Memory& memory) {
+  struct stat status{};
+  EXPECT_EQ(::fstat(memory.fd(), &status), 0);
+  return static_cast<std::size_t>(status.st_blocks) * 512;
+}
+
+// Goal: blocks are aligned, lie inside, never overlap each other or the header.
+// Method: random allocations and releases; each block is filled and checked before its release.
+TEST(Memory, BlocksNeverOverlap) {
+  const auto memory = make(8 * kMiB);
+  std::mt19937 random(1);
+  std::map<std::byte*, std::pair<std::size_t, int>> live;
+  const auto release = [&](auto it) {
+    const auto [bytes, value] = it->second;
+    for (std::size_t i = 0; i < bytes; ++i) {
+      ASSERT_EQ(it->first[i], static_cast<std::byte>(value));
+    }
+    memory->release(it->first);
+    live.erase(it);
+  };
+  for (int step = 0; step < 3000; ++step) {
+    const std::size_t bytes = random() % (std::size_t{1} << (random() % 17));
+    if (live.size() > 40) {
+      release(std::next(live.begin(), static_cast<std::ptrdiff_t>(random() % live.size())));
+    }
+    std::byte* block = allocate(*memory, bytes);
+    ASSERT_NE(block, nullptr);
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    EXPECT_EQ(address % (bytes < 4096 ? 64 : 4096), 0u);
+    const auto offset = memory->offset_of(block, Bytes{bytes});
+    ASSERT_TRUE(offset);
+    EXPECT_GE(offset->value(), Memory::kHeaderBytes);
+    std::memset(block, step & 0xff, bytes);
+    live[block] = {bytes, step & 0xff};
+  }
+  while (!live.empty()) release(live.begin());
+  EXPECT_NE(allocate(*memory, 8 * kMiB - Memory::kHeaderBytes), nullptr) << "not coalesced";
+}
+
+// Goal: an exhausted region says so and recovers.
+// Method: take all of it, ask for more, give it back; also sizes that overflow.
+TEST(Memory, ExhaustionIsAnError) {
+  const auto memory = make(kMiB);
+  std::byte* all = allocate(*memory, kMiB - Memory::kHeaderBytes);
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, ~std::size_t{0}}) {
+    const auto more = memory->allocate(Bytes{bytes});
+    ASSERT_FALSE(more);
+    EXPECT_EQ(more.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_NE(more.error().message.find(std::to_string(bytes)), std::string::npos);
+  }
+  memory->release(all);
+  memory->release(nullptr);
+  EXPECT_NE(allocate(*memory, 4096), nullptr);
+  EXPECT_FALSE(Memory::create(Bytes{4096}));
+  EXPECT_FALSE(Memory::create(Bytes{~std::size_t{0}}));
+}
+
+// Goal: offset_of() tells inside from outside at every edge.
+// Method: spans that begin or end at, before and after the region.
+TEST(Memory, OffsetOfChecksTheWholeSpan) {
+  const auto memory = make(kMiB);
+  std::byte* base = memory->base();
+  EXPECT_EQ(memory->offset_of(base + 100, Bytes{50}), Bytes{100});
+  EXPECT_EQ(memory->offset_of(base, Bytes{kMiB}), Bytes{0});
+  EXPECT_EQ(memory->offset_of(base + kMiB, Bytes{0}), Bytes{kMiB});
+  EXPECT_FALSE(memory->offset_of(base, Bytes{kMiB + 1}));
+  EXPECT_FALSE(memory->offset_of(base + kMiB - 1, Bytes{2}));
+  EXPECT_FALSE(memory->offset_of(base - 1, Bytes{1}));
+  EXPECT_FALSE(memory->offset_of(base + 1, Bytes{~std::size_t{0}}));
+}
+
+// Goal: pages exist once touched, stay warm for reuse, and go back beyond the limit.
+// Method: count the file's blocks around allocations of 1 GiB of address space.
+TEST(Memory, PagesComeOnTouchAndGoOnRelease) {
+  const auto memory = make(1024 * kMiB);
+  EXPECT_LT(resident(*memory), kMiB);
+  std::byte* small = allocate(*memory, 32 * kMiB);
+  std::byte* large = allocate(*memory, 100 * kMiB);
+  EXPECT_LT(resident(*memory), kMiB);
+  std::memset(small, 1, 32 * kMiB);
+  std::memset(large, 1, 100 * kMiB);
+  EXPECT_GE(resident(*memory), 132 * kMiB);
+  memory->release(small);
+  EXPECT_GE(resident(*memory), 132 * kMiB) << "a small block stays warm";
+  memory->release(large);
+  EXPECT_LT(resident(*memory), Memory::kWarmBytes + kMiB);
+  std::byte* again = allocate(*memory, 200 * kMiB);
+  std::memset(again, 1, 200 * kMiB);
+  memory->release(again);
+  EXPECT_LT(resident(*memory), Memory::kWarmBytes + kMiB);
+}
+
+// Goal: any thread may allocate and release.
+// Method: threads hammer one region; a race detector watches, and nothing is left allocated.
+TEST(Memory, ManyThreads) {
+  const auto memory = make(64 * kMiB);
+  std::vector<std::thread> threads;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (int i = 0; i < 500; ++i) {
+        const std::size_t bytes = 1 + random() % 20'000;
+        auto block = memory->allocate(Bytes{bytes});
+        if (!block) continue;
+        std::memset(*block, static_cast<int>(seed), bytes);
+        memory->release(*block);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(allocate(*memory, 64 * kMiB - Memory::kHeaderBytes), nullptr);
+}
+
+}  // namespace
+}  // namespace farandole
