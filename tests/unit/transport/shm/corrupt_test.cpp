@@ -1,0 +1,129 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "transport/shm/layout.hpp"
+#include "unit/transport/shm/ranks.hpp"
+
+namespace farandole {
+namespace {
+
+using namespace shm;
+
+/// Rank 0 is ours; rank 1 is connected, and then the test writes into its memory by hand.
+class CorruptPeer : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Members members = {ours_.member, theirs_.member};
+    transport_ = ours_.join(members);
+    peer_ = theirs_.join(members);
+    const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
+    std::thread other([&] { EXPECT_TRUE(peer_->connect(zero, Deadline::never())); });
+    EXPECT_TRUE(transport_->connect(one, Deadline::never()));
+    other.join();
+  }
+
+  template <class T>
+  T* in_theirs(std::uint64_t offset) {
+    return reinterpret_cast<T*>(theirs_.memory->base() + offset);
+  }
+  Entry& entry(std::uint64_t index) {
+    return in_theirs<Entry>(in_theirs<Header>(0)->entries)[index];
+  }
+
+  /// The peer's next message to rank 0, with a payload of 16 bytes of `words`.
+  void write(Kind kind, std::uint64_t bytes, std::uint64_t first, std::uint64_t second) {
+    Ring& ring = in_theirs<Ring>(in_theirs<Header>(0)->rings)[0];
+    Slot& slot = in_theirs<Slot>(ring.slots)[0];
+    slot.kind = kind;
+    slot.tag = Tag{{1, 1}, 0};
+    slot.bytes = bytes;
+    slot.signature = Signature{};
+    const std::uint64_t words[2] = {first, second};
+    std::memcpy(slot.payload, words, sizeof(words));
+    publish(slot.sequence, std::uint32_t{1});
+  }
+
+  /// A receive of `bytes` that meets the message fails, and its peer with it.
+  void expect_peer_fails(std::size_t bytes) {
+    std::vector<std::byte> target(bytes);
+    Receive receive = receive_from(1, 1, target.data(), bytes);
+    transport_->post(receive);
+    for (int i = 0; i < 10; ++i) (void)transport_->progress();
+    EXPECT_EQ(receive.state, TransferState::kFailed);
+    EXPECT_EQ(receive.error, ErrorKind::kRankFailed);
+  }
+
+  static constexpr std::size_t kLarge = 100'000;
+  ShmRank ours_{0}, theirs_{1};
+  std::unique_ptr<ShmTransport> transport_, peer_;
+};
+
+// Goal: nothing that a peer writes makes this rank read out of bounds; the peer counts as failed.
+// Method: one impossible value at a time, in every field that is used as a size or an index.
+TEST_F(CorruptPeer, EagerMessageLongerThanASlot) {
+  write(Kind::kEager, kLarge, 0, 0);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, UnknownKind) {
+  write(Kind{17}, 8, 0, 0);
+  expect_peer_fails(8);
+}
+TEST_F(CorruptPeer, EntryOutOfRange) {
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, kEntryCount);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, EntryThatWraps) {
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, std::uint64_t{1} << 32);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, SourceBeyondTheMemory) {
+  write(Kind::kAnnouncement, kLarge, theirs_.memory->reserved().value() - kLarge + 1, 0);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, SourceThatWraps) {
+  write(Kind::kAnnouncement, kLarge, ~std::uint64_t{0} - 100, 0);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, PipeBeyondTheMemory) {
+  entry(5).produced = 1;
+  entry(5).pipe = theirs_.memory->reserved().value() - kPipeBytes + 64;
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, 5);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, EarlyAnnouncementOfABadEntry) {
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, kEntryCount + 3);
+  for (int i = 0; i < 3; ++i) (void)transport_->progress();
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, DiscardedAnnouncementOfABadEntry) {
+  EXPECT_TRUE(transport_->cancel({1, 1}));
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, kEntryCount);
+  (void)transport_->progress();
+  Receive receive = receive_from(1, 2, nullptr, 0);
+  transport_->post(receive);
+  EXPECT_EQ(receive.error, ErrorKind::kRankFailed);
+}
+
+// Goal: counters that run ahead make no send write where it must not.
+// Method: the reader of our ring claims to have consumed more than was ever written; what it
+// had not read may be lost to it, but this rank goes on and finishes its sends.
+TEST_F(CorruptPeer, ConsumedRunsAhead) {
+  auto* header = reinterpret_cast<Header*>(ours_.memory->header());
+  Ring& ring = reinterpret_cast<Ring*>(ours_.memory->base() + header->rings)[1];
+  ring.consumed = ~std::uint64_t{0};
+  std::byte byte{};
+  for (int i = 0; i < 1000; ++i) {
+    Send send = send_to(1, 1, &byte, 1);
+    transport_->post(send);
+    EXPECT_EQ(send.state, TransferState::kDone);
+  }
+}
+
+}  // namespace
+}  // namespace farandole

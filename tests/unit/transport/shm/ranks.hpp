@@ -1,0 +1,66 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bootstrap/member.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/memory.hpp"
+#include "transport/shm/shm_transport.hpp"
+
+namespace farandole {
+
+/// What a rank has before its transport: memory, a bell and its entry in the table of members.
+struct ShmRank {
+  explicit ShmRank(int rank) {
+    auto made = Memory::create(Bytes{std::size_t{1} << 30});
+    EXPECT_TRUE(made) << (made ? "" : made.error().message);
+    memory = *std::move(made);
+    auto ring = Doorbell::create(ShmTransport::bell_word(*memory));
+    EXPECT_TRUE(ring) << (ring ? "" : ring.error().message);
+    bell = *std::move(ring);
+    auto cards = ShmTransport::cards(*memory, *bell);
+    EXPECT_TRUE(cards) << (cards ? "" : cards.error().message);
+    member = Member{.rank = Rank{rank},
+                    .local_rank = rank,
+                    .host = "here",
+                    .host_id = "here",
+                    .pid = ::getpid(),
+                    .cards = *std::move(cards)};
+  }
+  std::unique_ptr<ShmTransport> join(const Members& members, ShmTransport::Options options = {}) {
+    auto made = ShmTransport::create(member.rank, members, *memory, *bell, std::move(options));
+    EXPECT_TRUE(made) << (made ? "" : made.error().message);
+    return *std::move(made);
+  }
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Doorbell> bell;
+  Member member;
+};
+
+inline Send send_to(int peer, std::uint32_t sequence, const std::byte* source, std::size_t bytes) {
+  Send send;
+  send.peer = Rank{peer};
+  send.tag = Tag{{1, sequence}, 0};
+  send.bytes = Bytes{bytes};
+  send.source = source;
+  return send;
+}
+
+inline Receive receive_from(int peer, std::uint32_t sequence, std::byte* target,
+                            std::size_t bytes) {
+  Receive receive;
+  receive.peer = Rank{peer};
+  receive.tag = Tag{{1, sequence}, 0};
+  receive.bytes = Bytes{bytes};
+  receive.target = target;
+  return receive;
+}
+
+}  // namespace farandole

@@ -1,0 +1,130 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+
+#include "unit/transport/shm/ranks.hpp"
+
+namespace farandole {
+namespace {
+
+constexpr Rank kPeer[] = {Rank{1}};
+
+Error failure(ShmTransport& transport, Rank peer, int deadline_ms = 20) {
+  const auto deadline = Deadline::after(std::chrono::milliseconds(deadline_ms));
+  const auto connected = transport.connect(std::span(&peer, 1), deadline);
+  EXPECT_FALSE(connected);
+  return connected ? Error{} : connected.error();
+}
+
+// Goal: connect() says which peer did not come, and succeeds when it does come; again is free.
+// Method: let one side wait alone, then both.
+TEST(ShmConnect, TimesOutAndRecovers) {
+  ShmRank a(0), b(1);
+  const Members members = {a.member, b.member};
+  const auto first = a.join(members), second = b.join(members);
+  const Error error = failure(*first, Rank{1});
+  EXPECT_EQ(error.kind, ErrorKind::kTimedOut);
+  EXPECT_NE(error.message.find("rank 1"), std::string::npos);
+  const Rank zero[] = {Rank{0}};
+  EXPECT_TRUE(second->connect(zero, Deadline::never()));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(first->connect(kPeer, Deadline::never()));
+}
+
+// Goal: a rank that does not exist or shares no memory is refused for that reason.
+// Method: a table with a rank of another host and one without cards.
+TEST(ShmConnect, RefusesRanksItCannotReach) {
+  ShmRank a(0), far(1), bare(2);
+  far.member.host_id = "elsewhere";
+  far.member.host = "far-host";
+  bare.member.cards.clear();
+  const auto transport = a.join({a.member, far.member, bare.member});
+  EXPECT_EQ(failure(*transport, Rank{7}).kind, ErrorKind::kInvalidArgument);
+  EXPECT_EQ(failure(*transport, Rank{-1}).kind, ErrorKind::kInvalidArgument);
+  const Error error = failure(*transport, Rank{1});
+  EXPECT_EQ(error.kind, ErrorKind::kUnsupported);
+  EXPECT_NE(error.message.find("far-host"), std::string::npos);
+  EXPECT_EQ(failure(*transport, Rank{2}).kind, ErrorKind::kUnsupported);
+  const auto without = ShmTransport::create(Rank{2}, {a.member, far.member, bare.member},
+                                            *bare.memory, *bare.bell, {});
+  ASSERT_FALSE(without);
+  EXPECT_EQ(without.error().kind, ErrorKind::kUnsupported);
+}
+
+// Goal: a wrong or stale card is noticed before a byte is trusted.
+// Method: break each part of a good card in turn.
+TEST(ShmConnect, ChecksWhatItMaps) {
+  ShmRank a(0), b(1);
+  const std::string bytes = std::to_string(b.memory->reserved().value());
+  const std::string fd = std::to_string(b.memory->fd());
+  const std::string pid = std::to_string(::getpid());
+  const std::pair<const char*, std::string> broken[] = {
+      {"shm.memory", "nonsense"},
+      {"shm.memory", pid + ":" + fd + ":4096"},
+      {"shm.memory", pid + ":99999:" + bytes},
+      {"shm.memory", "999999999:" + fd + ":" + bytes},
+      {"shm.memory", pid + ":" + std::to_string(a.memory->fd()) + ":" + bytes},
+      {"shm.token", "1"},
+      {"shm.doorbell", "no such bell"}};
+  for (const auto& [card, value] : broken) {
+    SCOPED_TRACE(value);
+    ShmRank self(0);
+    Member member = b.member;
+    member.cards[card] = value;
+    const auto transport = self.join({self.member, member});
+    const Error error = failure(*transport, Rank{1});
+    EXPECT_EQ(error.kind, ErrorKind::kUnsupported);
+    EXPECT_NE(error.message.find("rank 1"), std::string::npos);
+  }
+}
+
+// Goal: a peer that fails while this rank waits for it ends the wait with its name.
+// Method: another thread reports the failure while connect() waits without a deadline.
+TEST(ShmConnect, PeerFailureEndsTheWait) {
+  ShmRank a(0), b(1);
+  const auto transport = a.join({a.member, b.member});
+  std::thread control([&] { transport->peer_failed(Rank{1}); });
+  const auto connected = transport->connect(kPeer, Deadline::never());
+  control.join();
+  ASSERT_FALSE(connected);
+  EXPECT_EQ(connected.error().kind, ErrorKind::kRankFailed);
+  ASSERT_TRUE(connected.error().culprit);
+  EXPECT_EQ(connected.error().culprit->rank, 1);
+  EXPECT_EQ(connected.error().culprit->host, "here");
+  EXPECT_EQ(connected.error().culprit->pid, ::getpid());
+}
+
+// Goal: a rank may also talk to itself, and posting to a rank that is not connected fails.
+// Method: one rank, small and large messages to itself.
+TEST(ShmConnect, SelfAndStrangers) {
+  ShmRank a(0), b(1);
+  const auto transport = a.join({a.member, b.member});
+  const Rank self[] = {Rank{0}};
+  ASSERT_TRUE(transport->connect(self, Deadline::never()));
+  for (const std::size_t bytes : {std::size_t{8}, std::size_t{100'000}}) {
+    std::vector<std::byte> out(bytes, std::byte{7}), in(bytes);
+    Send send = send_to(0, 1, out.data(), bytes);
+    Receive receive = receive_from(0, 1, in.data(), bytes);
+    transport->post(receive);
+    transport->post(send);
+    while (transport->progress()) {
+    }
+    EXPECT_EQ(send.state, TransferState::kDone);
+    EXPECT_EQ(receive.state, TransferState::kDone);
+    EXPECT_EQ(in, out);
+  }
+  std::byte byte{};
+  for (const int peer : {1, 9}) {
+    Send send = send_to(peer, 1, &byte, 1);
+    Receive receive = receive_from(peer, 1, &byte, 1);
+    transport->post(send);
+    transport->post(receive);
+    EXPECT_EQ(send.state, TransferState::kFailed);
+    EXPECT_EQ(receive.state, TransferState::kFailed);
+  }
+}
+
+}  // namespace
+}  // namespace farandole
