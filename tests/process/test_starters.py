@@ -1,0 +1,106 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: one script runs unchanged under each way of starting it, alone and beside other jobs.
+
+Method: four ranks run one of each collective and print what they got. torchrun and mpiexec are
+looked for first; what is not installed is skipped by name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from launched import DEADLINE_SECONDS, Job
+
+Start = Callable[..., Job]
+RANKS = 4
+
+
+def check(output: str, rank_count: int, started_by: str) -> None:
+    rows = sorted((json.loads(line) for line in output.splitlines()), key=lambda row: row["rank"])
+    assert [row["rank"] for row in rows] == list(range(rank_count))
+    pids = [row["pid"] for row in rows]
+    for rank, row in enumerate(rows):
+        expected: dict[str, Any] = {
+            "size": rank_count,
+            "local_rank": rank,
+            "local_size": rank_count,
+            "started_by": started_by,
+            "members": pids,
+            "allreduce": [sum(i + 10 * r for r in range(rank_count)) for i in range(3)],
+            "allgather": [i + 10 * r for r in range(rank_count) for i in range(3)],
+            "reducescatter": [sum(2 * rank + i + r for r in range(rank_count)) for i in range(2)],
+            "broadcast": [i + 10 * (rank_count - 1) for i in range(3)],
+        }
+        assert {key: row[key] for key in expected} == expected
+
+
+def run(command: list[str], tmp_path: Path) -> str:
+    """Under a home of its own, where the job's secret goes when no launcher hands one out."""
+    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    done = subprocess.run(
+        command,
+        env=os.environ | home,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def mpiexec() -> tuple[str, str] | None:
+    """The program and whose it is."""
+    program = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if program is None:
+        return None
+    version = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
+    )
+    return program, "Open MPI" if "Open MPI" in version.stdout else "MPICH"
+
+
+@pytest.mark.parametrize("transport", ["auto", "shm", "tcp"])
+@pytest.mark.parametrize("rank_count", [1, 2, 3, 4])
+def test_farandole_run(start: Start, programs: Path, transport: str, rank_count: int) -> None:
+    job = start("-n", str(rank_count), "--transport", transport, programs / "once.py")
+    assert job.finish() == 0, job.stderr
+    check(job.stdout, rank_count, "farandole run")
+
+
+def test_alone(programs: Path, tmp_path: Path) -> None:
+    check(run([sys.executable, str(programs / "once.py")], tmp_path), 1, "alone")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_torchrun(programs: Path, tmp_path: Path) -> None:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*launcher, "--nproc-per-node", str(RANKS), str(programs / "once.py")]
+    check(run(command, tmp_path), RANKS, "torchrun")
+
+
+@pytest.mark.skipif(mpiexec() is None, reason="no mpiexec is installed")
+def test_mpiexec(programs: Path, tmp_path: Path) -> None:
+    found = mpiexec()
+    assert found is not None
+    program, kind = found
+    options = ["--oversubscribe", "--allow-run-as-root"] if kind == "Open MPI" else []
+    command = [program, *options, "-n", str(RANKS), sys.executable, str(programs / "once.py")]
+    check(run(command, tmp_path), RANKS, kind)
+
+
+def test_jobs_side_by_side(start: Start, programs: Path) -> None:
+    jobs = [start("-n", "3", programs / "once.py") for _ in range(4)]
+    for job in jobs:
+        assert job.finish() == 0, job.stderr
+        check(job.stdout, 3, "farandole run")
