@@ -1,0 +1,71 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "transport/tcp/frame.hpp"
+#include "transport/transfer.hpp"
+
+namespace farandole::tcp {
+
+/// Where the frames of a connection go. A false answer means that the peer breaks the protocol.
+class InputHandler {
+ public:
+  virtual ~InputHandler() = default;
+  /// `head` holds frame.payload bytes and is valid during the call.
+  virtual bool on_message(const Frame& frame, const std::byte* head) = 0;
+  virtual bool on_answer(const Frame& frame) = 0;  // kReady, kRefuse
+  enum class DataFate : std::uint8_t { kTaken, kDropped, kCorrupt };
+  /// Asked once per data frame, before its payload is read.
+  virtual DataFate on_data(const Frame& frame) = 0;
+  /// The receive with this id; null if it is gone and its bytes are to be dropped.
+  virtual Receive* receive_of(std::uint64_t id) = 0;
+  /// `bytes` more of it have been handed to the receive.
+  virtual void delivered(std::uint64_t id, Bytes bytes) = 0;
+};
+
+/// The receiving half of a connection: cuts the byte stream into frames.
+///
+/// Headers and heads pass through a buffer; the payload of data frames is read straight into the
+/// target, or into the buffer and from there to `consume` in pieces.
+/// Threads   the engine's driver only.
+class Input {
+ public:
+  Input();
+
+  struct Outcome {
+    std::size_t bytes = 0;  // read from the socket
+    bool lost = false;      // the end of the stream, an error, or
+    bool corrupt = false;   // a frame that breaks the protocol
+  };
+  /// Reads what the socket has, up to a bound that keeps one peer from starving the others.
+  Outcome read(int fd, InputHandler& handler);
+
+ private:
+  struct Stream {          // the data frame in the middle of which the input is
+    std::uint64_t id = 0;  // 0: its bytes are dropped
+    std::uint64_t offset = 0;
+    std::size_t remaining = 0;
+  };
+  struct Pull {
+    std::size_t asked = 0;
+    std::ptrdiff_t got = 0;
+  };
+  Pull pull(int fd, InputHandler& handler);
+  Pull pull_into(int fd, Receive& receive, InputHandler& handler);
+  bool parse(InputHandler& handler);
+  bool parse_frame(InputHandler& handler, bool& complete);
+  bool stream_from_buffer(InputHandler& handler);
+  void advance(std::size_t bytes);
+  std::size_t buffered() const { return end_ - begin_; }
+
+  std::unique_ptr<std::byte[]> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  Stream stream_;
+};
+
+}  // namespace farandole::tcp

@@ -1,0 +1,110 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "transport/matcher.hpp"
+#include "transport/queue.hpp"
+#include "transport/tcp/input.hpp"
+#include "transport/tcp/output.hpp"
+#include "transport/tcp/poller.hpp"
+#include "transport/tcp/slots.hpp"
+#include "transport/transport.hpp"
+
+namespace farandole::tcp {
+
+class Link;
+
+/// A send of which more than the head is to go.
+struct Outgoing {
+  Send* send = nullptr;
+  std::uint64_t receive_id = 0;  // the peer's; 0 until it is ready
+  std::size_t framed_bytes = 0;  // put into frames so far
+};
+
+/// A receive that has its head and waits for the rest.
+struct Incoming {
+  Receive* receive = nullptr;
+  std::size_t announced_bytes = 0;  // by headers so far, the head included
+};
+
+/// What the links of one transport share.
+struct Core {
+  Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes segment);
+
+  Poller& poller;
+  const std::size_t head_bytes_max;
+  const std::size_t segment_bytes;
+  Matcher matcher;
+  SlotTable<Outgoing> outgoing;
+  SlotTable<Incoming> incoming;
+  TransportCounters counters;
+  std::vector<Link*> busy;  // have something to flush, each once
+  std::vector<Rank> lost;   // links lost since the last report
+};
+
+/// The connections to one peer and the messages that travel on them.
+///
+/// Messages begin on the first connection, in the order posted; answers take the connection with
+/// the least to send; data frames are dealt to all connections as each has room.
+/// Threads   the engine's driver only.
+class Link final : public InputHandler, public OutputHandler {
+ public:
+  Link(Core& core, Rank peer);
+  ~Link() override;
+
+  /// Takes over the sockets of a connected pair.
+  void adopt(std::span<const int> sockets);
+
+  void post(Send& send);
+  void post(Receive& receive);
+  void refuse(std::uint64_t send_id);
+
+  bool read(std::size_t connection);      // true if bytes came
+  void writable(std::size_t connection);  // the kernel has room again
+  bool flush();                           // true if bytes went
+
+  /// Fails the operation's sends that have no slot yet or frames queued.
+  void cancel(OperationId operation);
+  /// Closes the connections and does the same for all sends.
+  void fail();
+
+ private:
+  struct Connection;
+
+  bool on_message(const Frame& frame, const std::byte* head) override;
+  bool on_answer(const Frame& frame) override;
+  DataFate on_data(const Frame& frame) override;
+  Receive* receive_of(std::uint64_t id) override;
+  void delivered(std::uint64_t id, Bytes bytes) override;
+  void handed_over(Send& send, Bytes payload) override;
+
+  void begin(Receive& receive, const std::byte* head, Bytes head_bytes, std::uint64_t send_id);
+  void finish(Receive& receive);
+  void finish(Send& send);
+  void answer(const Frame& frame);
+  void fill();
+  void frame_head(Send& send);
+  void frame_segment(Connection& connection);
+  bool write(Connection& connection);
+  void lose(Connection& connection);
+  void mark_busy();
+  template <class Predicate>
+  void end_sends(Predicate unwanted, ErrorKind kind);
+
+  Core& core_;
+  const Rank peer_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  IntrusiveQueue<Send, Transfer> unsent_;  // not begun
+  IntrusiveQueue<Send, Transfer> ready_;   // awaited by the peer and not yet framed in full
+  std::vector<Frame> answers_;
+  bool busy_ = false;  // in core_.busy
+  bool lost_ = false;  // a connection broke: nothing is sent any more
+};
+
+}  // namespace farandole::tcp

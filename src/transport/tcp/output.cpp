@@ -1,0 +1,93 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/tcp/output.hpp"
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace farandole::tcp {
+namespace {
+
+// Appends what is left of `bytes` at `data` after `skip` bytes, which shrinks by what it covers.
+void append(iovec* parts, std::size_t& count, const std::byte* data, std::size_t bytes,
+            std::size_t& skip) {
+  const std::size_t covered = std::min(skip, bytes);
+  skip -= covered;
+  if (bytes == covered) return;
+  parts[count++] = iovec{const_cast<std::byte*>(data) + covered, bytes - covered};
+}
+
+}  // namespace
+
+Output::Output() : storage_(std::make_unique<std::array<Item, kFramesMax>>()), items_(*storage_) {}
+
+void Output::push(const Frame& frame, const std::byte* payload, Send* send) {
+  Item& item = at(count_++);
+  item.header = encode(frame);
+  item.header_bytes = kFrameBytes;
+  item.payload = payload;
+  item.payload_bytes = frame.payload;
+  item.send = send;
+  item.segment = frame.kind == FrameKind::kData;
+  segment_count_ += item.segment ? 1 : 0;
+  queued_bytes_ += item.bytes();
+}
+
+Output::Outcome Output::flush(int fd, OutputHandler& handler) {
+  std::array<iovec, 2 * kFramesMax> parts;
+  std::size_t part_count = 0;
+  std::size_t skip = written_;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Item& item = at(i);
+    append(parts.data(), part_count, item.header.data(), item.header_bytes, skip);
+    append(parts.data(), part_count, item.payload, item.payload_bytes, skip);
+  }
+  std::ptrdiff_t sent = 0;
+  if (part_count > 0) {
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = part_count;
+    do {
+      sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    if (sent < 0) return Outcome{0, errno != EAGAIN && errno != EWOULDBLOCK};
+  }
+  take(static_cast<std::size_t>(sent), handler);
+  return Outcome{static_cast<std::size_t>(sent), false};
+}
+
+// Removes the frames that the kernel has in full; an empty one is what cut() left.
+void Output::take(std::size_t bytes, OutputHandler& handler) {
+  queued_bytes_ -= bytes;
+  written_ += bytes;
+  while (count_ > 0 && written_ >= at(0).bytes()) {
+    Item& item = at(0);
+    written_ -= item.bytes();
+    Send* const send = item.send;
+    const Bytes payload{item.payload_bytes};
+    item.send = nullptr;
+    segment_count_ -= item.segment ? 1 : 0;
+    first_ = (first_ + 1) % kFramesMax;
+    --count_;
+    if (send != nullptr) handler.handed_over(*send, payload);
+  }
+}
+
+void Output::cut(Item& item) {
+  item.send = nullptr;
+  if (&item != &at(0) || written_ == 0) {
+    queued_bytes_ -= item.bytes();
+    item.header_bytes = 0;
+    item.payload_bytes = 0;
+    return;
+  }
+  rest_ = std::make_unique_for_overwrite<std::byte[]>(item.payload_bytes);
+  std::memcpy(rest_.get(), item.payload, item.payload_bytes);
+  item.payload = rest_.get();
+}
+
+}  // namespace farandole::tcp
