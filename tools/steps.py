@@ -155,7 +155,7 @@ STEPS = {
     step.__name__: step
     for step in (system, environment, lint, cpp, asan, tsan, package, python, demo)
 }
-TEST = ["system", "environment", "lint", "cpp", "asan", "tsan", "package", "python"]
+TEST = ["system", "environment", "lint", "cpp", "asan", "tsan", "package", "demo", "python"]
 
 
 def main() -> None:

@@ -26,9 +26,6 @@ VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
 # Whoever includes these depends on no layer.
 VOCABULARY = {"farandole/types.hpp", "farandole/result.hpp"}
 
-# Here each test is about all sources of its layer at once.
-TESTS_OF_WHOLE_LAYERS = ["tests/unit/algorithms"]
-
 
 class Tree:
     """The files of a repository: those that git tracks or would add."""
@@ -145,23 +142,17 @@ def check_variables(tree: Tree) -> Iterator[str]:
 
 
 def check_tests(tree: Tree) -> Iterator[str]:
-    """tests/unit mirrors src: x/y_test.cpp is about src/x/y.*, src/x/y/, or src/x/a/b.* if y is b
-    or a_b."""
-    about: set[PurePosixPath] = set()
-    for source in tree.under("src"):
-        path = source.relative_to("src").with_suffix("")
-        about |= {path, *path.parents}
-        if len(path.parts) > 2:
-            above = path.parent.parent
-            about |= {above / path.name, above / f"{path.parent.name}_{path.name}"}
-    for path in tree.under("tests", suffixes={".cpp"}):
-        if not path.is_relative_to("tests/unit") or not path.stem.endswith("_test"):
-            continue
-        if any(path.is_relative_to(folder) for folder in TESTS_OF_WHOLE_LAYERS):
-            continue
-        subject = path.relative_to("tests/unit").with_name(path.stem.removesuffix("_test"))
-        if subject not in about:
-            yield f"{path}: there is no src/{subject} that it could be about"
+    """tests/unit mirrors the folders of src, and every layer that is built has a test."""
+    sources = list(tree.under("src", suffixes={".cpp"}))
+    folders = {path.relative_to("src").parent for path in tree.under("src")}
+    tests = [path for path in tree.under("tests", suffixes={".cpp"}) if path.parts[1] == "unit"]
+    for path in tests:
+        folder = path.relative_to("tests/unit").parent
+        if folder not in folders:
+            yield f"{path}: there is no src/{folder} that it could be about"
+    tested = {path.parts[2] for path in tests if path.stem.endswith("_test")}
+    for layer in sorted({path.parts[1] for path in sources} - tested):
+        yield f"src/{layer}: tests/unit/{layer} has no test"
 
 
 CHECKS: list[Callable[[Tree], Iterator[str]]] = [
