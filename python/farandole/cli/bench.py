@@ -52,6 +52,14 @@ def bench(
     """
     if collective not in COLLECTIVES:
         raise typer.BadParameter(f"{collective!r} is none of {', '.join(COLLECTIVES)}")
+    from farandole import _native
+
+    for option, value, allowed in (
+        ("--dtype", dtype, _native.DTYPES),
+        ("--op", op, _native.REDUCTIONS),
+    ):
+        if value not in allowed:
+            raise typer.BadParameter(f"{option} is {value!r}, allowed are {', '.join(allowed)}")
     try:
         sizes = size_steps(parse_size(begin), parse_size(end), factor)
     except ValueError as error:

@@ -36,7 +36,8 @@ _UFUNCS = {
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
 }
-_DOUBLING_RANKS_MAX = 6  # 2**6 fits every dtype
+_DOUBLING_RANKS_MAX = 15  # 2**15 fits float16; integers wrap round everywhere alike
+_VALUES_MAX = 2**40  # so that the arithmetic here stays within int64
 
 
 def input_tile(rank: int, rank_count: int, dtype: str, op: str) -> Array:
@@ -77,5 +78,5 @@ def _integers(rank: int, rank_count: int, dtype: str, op: str) -> Array:
         return (index + rank) % 2
     exact = _EXACT_INTEGERS.get(dtype) or int(np.iinfo(dtype).max) + 1
     scale = rank_count if op == "average" else 1
-    values = max(2, exact // (rank_count * scale))
+    values = min(_VALUES_MAX, max(2, exact // (rank_count * scale)))
     return scale * ((index * 7919 + rank * 104729) % values)

@@ -142,8 +142,8 @@ def started_by(environment: Mapping[str, str]) -> str:
     ):
         if variable in environment:
             return name
-    if {"RANK", "WORLD_SIZE", "MASTER_ADDR"} <= set(environment):
-        return "torch's variables"
+    if {"RANK", "WORLD_SIZE"} <= set(environment):
+        return "RANK and WORLD_SIZE"
     return "none: a job of one rank"
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -43,7 +44,7 @@ def visible_settings() -> list[dict[str, str]]:
 
     rows = _native.settings()
     for row in rows:
-        if row["name"] in SECRET_SETTINGS and row["value"]:
+        if row["name"] in SECRET_SETTINGS and os.environ.get(row["name"]):
             row["value"] = "(set)"
     return rows
 

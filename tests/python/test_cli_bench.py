@@ -1,0 +1,211 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: the numbers of `farandole bench` mean what its columns say, and wrong elements are seen.
+
+Method: the arithmetic against nccl-tests' definitions, the data against its promise of exactness,
+then real runs of a few iterations; a communicator that spoils one element must be caught.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import farandole
+from farandole._arrays import numpy_dtype
+from farandole.cli import bench_data as data
+from farandole.cli import bench_plan as columns
+from farandole.cli import bench_worker
+from farandole.cli.bench_plan import BenchPlan
+from farandole.cli.sizes import parse_size, size_steps
+
+DEADLINE_SECONDS = 120
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("4", 4), ("8K", 8192), ("8k", 8192), ("1MiB", 2**20), ("256M", 2**28), ("2GB", 2 * 10**9)],
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "K", "-4", "4.5", "4X", "4 K B"])
+def test_sizes_that_are_none(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed"):
+        parse_size(text)
+
+
+def test_size_steps() -> None:
+    assert size_steps(4, 64, 4) == [4, 16, 64]
+    assert size_steps(4, 63, 4) == [4, 16]
+    assert size_steps(8, 4, 2) == []
+    for begin, factor in ((0, 2), (4, 1)):
+        with pytest.raises(ValueError, match="allowed"):
+            size_steps(begin, 64, factor)
+
+
+def test_counts_and_bus_factors_are_those_of_nccl_tests() -> None:
+    assert columns.elements_per_rank("allreduce", 1024, 4, 3) == 256
+    assert columns.elements_per_rank("allgather", 1024, 4, 3) == 85
+    assert columns.size_of_row("allgather", 85, 4, 3) == 1020
+    assert columns.bus_factor("allreduce", 4) == 1.5
+    assert columns.bus_factor("allgather", 4) == columns.bus_factor("reducescatter", 4) == 0.75
+    assert columns.bus_factor("broadcast", 4) == 1
+    assert columns.bandwidths("allreduce", 10**9, 0.5, 2) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize("op", ["sum", "product", "min", "max", "average"])
+@pytest.mark.parametrize("dtype", [name for name in farandole._native.DTYPES if name != "bool"])
+@pytest.mark.parametrize("rank_count", [1, 2, 3, 8])
+def test_data_is_exact_and_unlike_its_neighbours(dtype: str, op: str, rank_count: int) -> None:
+    tiles = [data.input_tile(rank, rank_count, dtype, op) for rank in range(rank_count)]
+    total = data.reduced_tile(rank_count, dtype, op)
+    if op in ("sum", "product"):  # in the dtype itself, one rank after the other: nothing is lost
+        step = np.add if op == "sum" else np.multiply
+        result = tiles[0]
+        for tile in tiles[1:]:
+            result = step(result, tile).astype(numpy_dtype(dtype))
+        assert (result == total).all()
+    for a, b in itertools.pairwise(tiles):
+        assert (a != b).mean() > 0.3  # a rank's data in the wrong place would be noticed
+    if op in ("sum", "average") and dtype in ("float32", "float64", "int32", "int64"):
+        assert (total[1:] != total[:-1]).mean() > 0.9  # so would be a shift by one
+
+
+def test_wrong_elements_are_counted_wherever_they_are() -> None:
+    tile = data.reduced_tile(2, "float32", "sum")
+    array = np.empty(3 * data.PERIOD + 17, np.float32)
+    data.fill(array, tile)
+    assert data.count_wrong(array, tile) == 0
+    assert data.count_wrong(array[100:], tile, offset=100) == 0
+    assert data.count_wrong(array[100:], tile, offset=data.PERIOD + 100) == 0
+    assert data.count_wrong(array[100:], tile, offset=101) > len(array) // 2
+    array[[0, data.PERIOD, -1]] += 1
+    array[5] = np.nan
+    assert data.count_wrong(array, tile) == 4
+
+
+def test_plan_survives_the_command_line() -> None:
+    plan = _plan("allreduce", sizes=[4, 16])
+    assert BenchPlan.from_json(plan.to_json()).to_json() == plan.to_json()
+
+
+def bench(path: Path, *arguments: str, status: int = 0) -> tuple[list[dict[str, Any]], str]:
+    command = [sys.executable, "-m", "farandole.cli", "bench", *arguments, "--json", str(path)]
+    done = subprocess.run(
+        [*command, "--iters", "3", "--warmup", "1"],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "allgather", "reducescatter", "broadcast"])
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_every_collective_both_ways(tmp_path: Path, collective: str, transport: str) -> None:
+    sizes = ("-n", "3", "-b", "4", "-e", "1M", "-f", "64")
+    rows, text = bench(tmp_path / "b", collective, *sizes, "--transport", transport)
+    assert [row["place"] for row in rows] == ["out-of-place", "in-place"] * 4
+    for row in rows:
+        assert row["wrong"] == 0
+        assert (row["collective"], row["ranks"], row["transport"]) == (collective, 3, transport)
+        assert len(row["samples"]) == 3
+        assert row["min_us"] <= row["p50_us"] <= row["p99_us"]
+        assert row["p50_us"] == sorted(row["samples"])[1]
+        assert row["algorithm"]
+        algbw = row["bytes"] / row["p50_us"] / 1e3
+        assert row["algbw_GBps"] == pytest.approx(algbw, abs=1e-3)
+        factor = columns.bus_factor(collective, 3)
+        assert row["busbw_GBps"] == pytest.approx(algbw * factor, abs=1e-3)
+    table = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    assert [int(line[0]) for line in table] == [row["bytes"] for row in rows[::2]]
+
+
+def test_options_reach_the_library(tmp_path: Path) -> None:
+    options = ("--algorithm", "recursive_doubling", "--dtype", "int16", "--op", "max", "--owned")
+    rows, _ = bench(tmp_path / "b", "allreduce", "-b", "1K", "-e", "1K", "--in-place", *options)
+    assert len(rows) == 1
+    expected = {
+        "algorithm": "recursive_doubling",
+        "dtype": "int16",
+        "op": "max",
+        "owned": True,
+        "place": "in-place",
+        "bytes": 1024,
+        "count": 512,
+        "wrong": 0,
+    }
+    assert {key: rows[0][key] for key in expected} == expected
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint64", "float16", "bfloat16", "complex64"])
+def test_unusual_dtypes(tmp_path: Path, dtype: str) -> None:
+    op = "max" if dtype == "bool" else "sum"
+    size = ("-b", "3000", "-e", "3000")
+    rows, _ = bench(tmp_path / "b", "allreduce", *size, "--dtype", dtype, "--op", op)
+    assert [row["wrong"] for row in rows] == [0, 0]
+
+
+def test_barrier_has_a_time_only(tmp_path: Path) -> None:
+    rows, _ = bench(tmp_path / "b", "barrier", "-n", "3")
+    assert [(row["bytes"], row["busbw_GBps"]) for row in rows] == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["sum"], 2, "none of allreduce"),
+        (["allreduce", "-b", "four"], 2, "allowed are forms like"),
+        (["allreduce", "-f", "1"], 2, "allowed"),
+        (["allreduce", "--algorithm", "nosuch"], 1, 'no algorithm "nosuch"'),
+        (["allreduce", "--dtype", "float99"], 2, "'float99', allowed are bool"),
+        (["allreduce", "--op", "mean"], 2, "'mean', allowed are sum"),
+        (["broadcast", "--root", "7"], 1, "7"),
+    ],
+)
+def test_mistakes_are_named(
+    tmp_path: Path, arguments: list[str], status: int, message: str
+) -> None:
+    _, text = bench(tmp_path / "b", *arguments, status=status)
+    assert message in text
+    assert "Traceback" not in text
+
+
+class _Spoiler:
+    """The world of one rank, whose allreduce damages one element of a tensor."""
+
+    rank, size = 0, 1
+
+    def barrier(self) -> None: ...
+
+    def allreduce(self, array: Any, out: Any, op: str, **_: Any) -> Any:
+        out[:] = array
+        if len(out) > 100:
+            out[77] += 1
+        return out
+
+
+def _plan(collective: str, sizes: list[int]) -> BenchPlan:
+    return BenchPlan(collective, sizes, "float32", "sum", -1, columns.PLACES, False, "", 2, 1, "")
+
+
+def test_damage_by_the_library_is_seen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(farandole, "world", _Spoiler)
+    monkeypatch.setattr(farandole, "statistics", lambda: {"plans": {}})
+    assert bench_worker.Bench(_plan("allreduce", [40, 4000]), None).run() == 2
+    rows = capsys.readouterr().out.splitlines()
+    assert [line.split()[8::4] for line in rows[-2:]] == [["0", "0"], ["1", "1"]]
