@@ -39,7 +39,14 @@ bool FaultTransport::chance(std::uint32_t every) {
   return every != 0 && draw(every - 1) == 0;
 }
 
+// What must fail at once is not held.
+bool FaultTransport::ended(const Transfer& transfer) const {
+  return std::ranges::find(cancelled_, transfer.tag.operation) != cancelled_.end() ||
+         std::ranges::find(failed_, transfer.peer) != failed_.end();
+}
+
 void FaultTransport::post(Send& send) {
+  if (ended(send)) return inner_->post(send);
   send.start();
   ++send_count_;
   if (dropped(send)) return send.finish();
@@ -48,6 +55,7 @@ void FaultTransport::post(Send& send) {
 }
 
 void FaultTransport::post(Receive& receive) {
+  if (ended(receive)) return inner_->post(receive);
   receive.start();
   delay(receive);
   receives_.push(receive);
@@ -123,11 +131,15 @@ void FaultTransport::end_held(Predicate unwanted, ErrorKind kind) {
 bool FaultTransport::cancel(OperationId operation) {
   end_held([&](const Transfer& held) { return held.tag.operation == operation; },
            ErrorKind::kInternal);
+  if (std::ranges::find(cancelled_, operation) == cancelled_.end()) {
+    cancelled_.push_back(operation);
+  }
   return inner_->cancel(operation);
 }
 
 void FaultTransport::peer_failed(Rank peer) {
   end_held([&](const Transfer& held) { return held.peer == peer; }, ErrorKind::kRankFailed);
+  failed_.push_back(peer);
   inner_->peer_failed(peer);
 }
 

@@ -68,6 +68,7 @@ class FaultTransport final : public Transport {
     bool operator==(const Stream&) const = default;
   };
 
+  bool ended(const Transfer& transfer) const;
   std::uint32_t draw(std::uint32_t most);  // 0 to most
   bool chance(std::uint32_t every);
   void delay(Transfer& transfer);
@@ -86,7 +87,9 @@ class FaultTransport final : public Transport {
   Held<Send> sends_;
   Held<Receive> receives_;
   std::vector<Stream> passed_over_;  // kept back in this release(); later posts must wait
-  std::vector<Stream> broken_;       // a message of it was dropped
+  std::vector<OperationId> cancelled_;
+  std::vector<Rank> failed_;
+  std::vector<Stream> broken_;  // a message of it was dropped
   std::uint64_t send_count_ = 0;
   std::uint32_t stall_ = 0;
   bool wake_ = false;
