@@ -125,6 +125,15 @@ TEST(Verify, FindsConflictsWithinARound) {
               round.copy(scratch(0, 0), out(0)).then().copy(out(0), scratch(0, 0));
             }),
             "proved");
+  EXPECT_EQ(last_round([](RoundBuilder round) {
+              round.copy(scratch(0, 0), out(0)).copy(scratch(0, 0), in(0));
+            }),
+            "allreduce swap over 2 ranks: rank 0, round 2: action 1 writes scratch[0], used in "
+            "parallel");
+  EXPECT_EQ(last_round([](RoundBuilder round) {
+              round.copy(scratch(0, 0), out(0)).then().copy(scratch(0, 0), in(0));
+            }),
+            "proved");
   ScheduleBuilder b(Collective::kAllreduce, "swap", 2, 1);
   const Expr r = b.rank();
   b.round()
@@ -147,6 +156,14 @@ TEST(Verify, FindsUnequalLengths) {
   EXPECT_EQ(fault(std::move(b).build()),
             "broadcast shift over 2 ranks: rank 1, round 1: rank 0 sends out[0], but out[1] is not "
             "equally long");
+  ScheduleBuilder slot(Collective::kBroadcast, "slot", 1, 2);
+  slot.scratch_slots(1);
+  slot.round().copy(scratch(0, 0), in(0));
+  slot.round().copy(out(0, 2), in(0, 2));
+  slot.round().copy(out(1), scratch(0, 1));
+  EXPECT_EQ(fault(std::move(slot).build()),
+            "broadcast slot over 1 ranks: rank 0, round 2: reads scratch[0 as 1], of which part 0 "
+            "holds chunk 0 from 1 rank(s)");
   ScheduleBuilder zero(Collective::kBroadcast, "empty", 2, 1);
   zero.round().when(r, 0, 1).signal(1).always().when(r, 1, 2).receive(out(0), 0);
   EXPECT_EQ(fault(std::move(zero).build()),
