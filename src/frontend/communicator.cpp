@@ -202,8 +202,7 @@ Result<OperationSpec> make_spec(const Call& call, CommunicatorState& state) {
 }
 
 std::shared_ptr<Operation> launch(OperationSpec spec, CommunicatorState& state, bool background) {
-  spec.id = {state.group->communicator,
-             state.next_sequence.fetch_add(1, std::memory_order_relaxed)};
+  spec.id = {state.group->communicator, state.next_sequence.fetch_add(1)};
   auto operation = std::make_shared<Operation>(std::move(spec));
   state.context->engine->submit(operation, background);
   return operation;
@@ -244,7 +243,11 @@ Result<std::shared_ptr<Operation>> begin(const Call& call, CommunicatorState& st
   }
   if (auto valid = check_call(call, state); !valid) return valid.error();
   auto spec = make_spec(call, state);
-  if (!spec) return spec.error();
+  if (!spec) {
+    // Not the caller's mistake: the other ranks count this call, so it counts here as well.
+    if (spec.error().kind != ErrorKind::kInvalidArgument) state.next_sequence.fetch_add(1);
+    return spec.error();
+  }
   if (state.context->check) {
     if (auto same = compare_across_ranks(*spec, state); !same) return same.error();
   }

@@ -95,6 +95,23 @@ Result<std::vector<Transport*>> make_transports(ContextState& state) {
   return by_rank;
 }
 
+// Up to this many peers per transport are connected at start-up, when all ranks are there anyway.
+// Beyond it connections are made when a plan first needs them.
+constexpr std::size_t kConnectAtStartMax = 64;
+
+Result<void> connect_early(ContextState& state, const std::vector<Transport*>& by_rank) {
+  std::map<Transport*, std::vector<Rank>> peers;
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank] != nullptr) peers[by_rank[rank]].push_back(Rank{static_cast<int>(rank)});
+  }
+  const Deadline deadline = Deadline::after(state.job.start_timeout);
+  for (const auto& [transport, ranks] : peers) {
+    if (ranks.size() > kConnectAtStartMax) continue;
+    if (auto connected = transport->connect(ranks, deadline); !connected) return connected;
+  }
+  return {};
+}
+
 /// What this rank had started, for those who stay.
 std::string farewell(ContextState& state) {
   std::map<std::uint32_t, std::uint32_t> next;
@@ -128,6 +145,7 @@ Result<std::unique_ptr<Context>> Context::join(std::shared_ptr<ContextState> sta
 
 Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> state,
                                                 const std::vector<Transport*>& by_rank) {
+  if (auto connected = connect_early(*state, by_rank); !connected) return connected.error();
   std::vector<Transport*> distinct;
   for (const auto& transport : state->transports) distinct.push_back(transport.get());
   auto options = engine_options(*state);

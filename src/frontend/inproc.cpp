@@ -115,6 +115,25 @@ Result<std::string> random_text() {
   return text;
 }
 
+/// Brings the ranks up side by side, since each of them waits for the others.
+template <class Start>
+Result<std::vector<std::unique_ptr<Context>>> together(
+    std::vector<std::shared_ptr<ContextState>> states, Start start) {
+  std::vector<Result<std::unique_ptr<Context>>> started;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) started.emplace_back(Error{});
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < states.size(); ++rank) {
+    threads.emplace_back([&, rank] { started[rank] = start(std::move(states[rank])); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (auto& context : started) {
+    if (!context) return context.error();
+    contexts.push_back(*std::move(context));
+  }
+  return contexts;
+}
+
 }  // namespace
 
 Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bool peer_memory,
@@ -144,16 +163,12 @@ Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bo
                              std::move((*ranks)[static_cast<std::size_t>(rank)]), hub,
                              transport == "fault"));
   }
-  std::vector<std::unique_ptr<Context>> contexts;
-  for (const auto& state : states) {
+  return together(std::move(states), [&](std::shared_ptr<ContextState> state) {
     std::vector<Transport*> by_rank(static_cast<std::size_t>(rank_count),
                                     state->transports[0].get());
     by_rank[static_cast<std::size_t>(state->job.rank.value())] = nullptr;
-    auto context = begin(state, by_rank);
-    if (!context) return context.error();
-    contexts.push_back(*std::move(context));
-  }
-  return contexts;
+    return begin(std::move(state), by_rank);
+  });
 }
 
 Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(
@@ -175,19 +190,8 @@ Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(
     if (rank == 0) job.listen_fd = listener->first;
     states.push_back(*std::move(state));
   }
-  std::vector<Result<std::unique_ptr<Context>>> joined;
-  for (std::size_t rank = 0; rank < states.size(); ++rank) joined.emplace_back(Error{});
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < states.size(); ++rank) {
-    threads.emplace_back([&, rank] { joined[rank] = join(std::move(states[rank])); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  std::vector<std::unique_ptr<Context>> contexts;
-  for (auto& context : joined) {
-    if (!context) return context.error();
-    contexts.push_back(*std::move(context));
-  }
-  return contexts;
+  return together(std::move(states),
+                  [](std::shared_ptr<ContextState> state) { return join(std::move(state)); });
 }
 
 }  // namespace farandole

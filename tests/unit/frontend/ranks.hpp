@@ -1,0 +1,61 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "farandole/farandole.hpp"
+
+namespace farandole::testing {
+
+using Contexts = std::vector<std::unique_ptr<Context>>;
+
+inline Contexts make_ranks(int rank_count, const std::string& transport, bool peer_memory = true) {
+  auto made = Context::inproc(rank_count, peer_memory, transport);
+  if (!made) {
+    std::fprintf(stderr, "no ranks: %s\n", made.error().message.c_str());
+    std::abort();
+  }
+  return *std::move(made);
+}
+
+/// Runs `body` on one thread per rank. After `limit` it prints what every rank has in flight and
+/// aborts: a hang is a failure that says where.
+inline void run_ranks(Contexts& contexts, const std::function<void(Context&, Communicator&)>& body,
+                      std::chrono::seconds limit = std::chrono::seconds(120)) {
+  std::mutex mutex;
+  std::condition_variable done;
+  std::size_t left = contexts.size();
+  std::vector<std::thread> threads;
+  for (auto& context : contexts) {
+    threads.emplace_back([&, raw = context.get()] {
+      Communicator world = raw->world();
+      body(*raw, world);
+      const std::lock_guard lock(mutex);
+      --left;
+      done.notify_one();
+    });
+  }
+  {
+    std::unique_lock lock(mutex);
+    if (!done.wait_for(lock, limit, [&] { return left == 0; })) {
+      for (auto& context : contexts) std::fputs(context->dump().c_str(), stderr);
+      std::abort();
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace farandole::testing
