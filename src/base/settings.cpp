@@ -5,6 +5,8 @@
 #include <array>
 #include <cctype>
 #include <charconv>
+#include <cmath>
+#include <cmath>
 #include <cstdlib>
 
 namespace farandole {
@@ -108,8 +110,9 @@ Result<double> number_setting(std::string_view name) {
                             (setting.type == Type::kBytes ? " with B, KiB, MiB or GiB" : "");
   if (failure != std::errc() || unit == 0) return bad(setting, value, range);
   number *= unit;
-  const bool whole = number == static_cast<double>(static_cast<std::int64_t>(number));
-  if (number < setting.low || number > setting.high || (setting.type == Type::kInteger && !whole)) {
+  // Written so that NaN, which compares with nothing, is out of range.
+  const bool inside = number >= setting.low && number <= setting.high;
+  if (!inside || (setting.type == Type::kInteger && number != std::floor(number))) {
     return bad(setting, value, range);
   }
   return number;
