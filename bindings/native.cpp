@@ -76,6 +76,8 @@ void raise(const Error& error) {
 
 NB_MODULE(_native, module) {
   using namespace farandole::bindings;
+  // A script's arrays and gradients in library memory are often still alive when Python exits.
+  nb::set_leak_warnings(false);
   module.attr("DTYPES") = names<farandole::DType>(farandole::kDTypeCount);
   module.attr("REDUCTIONS") = names<farandole::Reduction>(farandole::kReductionCount);
   module.attr("COLLECTIVES") = names<farandole::Collective>(farandole::kCollectiveCount);
