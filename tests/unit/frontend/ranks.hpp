@@ -20,7 +20,17 @@
 
 namespace farandole::testing {
 
-using Contexts = std::vector<std::unique_ptr<Context>>;
+/// The ranks of one job. They leave it side by side, as processes would.
+class Contexts : public std::vector<std::unique_ptr<Context>> {
+ public:
+  explicit Contexts(std::vector<std::unique_ptr<Context>> made) : vector(std::move(made)) {}
+  Contexts(Contexts&&) = default;
+  ~Contexts() {
+    std::vector<std::thread> leaving;
+    for (auto& context : *this) leaving.emplace_back([&] { context->shutdown(); });
+    for (std::thread& thread : leaving) thread.join();
+  }
+};
 
 inline Contexts make_ranks(int rank_count, const std::string& transport, bool peer_memory = true) {
   auto made = Context::inproc(rank_count, peer_memory, transport);
@@ -28,7 +38,7 @@ inline Contexts make_ranks(int rank_count, const std::string& transport, bool pe
     std::fprintf(stderr, "no ranks: %s\n", made.error().message.c_str());
     std::abort();
   }
-  return *std::move(made);
+  return Contexts(*std::move(made));
 }
 
 /// Runs `body` on one thread per rank. After `limit` it prints what every rank has in flight and

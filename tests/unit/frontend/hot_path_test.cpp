@@ -1,0 +1,53 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "unit/frontend/counters.hpp"
+#include "unit/frontend/ranks.hpp"
+
+namespace farandole::testing {
+namespace {
+
+class HotPath : public ::testing::TestWithParam<std::tuple<std::string, const char*>> {};
+
+// Goal: once an operation is submitted, running it allocates nothing and takes no lock.
+// Method: the caller drives its own operations in wait(), so whatever the step loop does is
+// counted on its thread; a first operation of each size warms up.
+TEST_P(HotPath, NeitherAllocatesNorLocks) {
+  const auto& [transport, algorithm] = GetParam();
+  Contexts contexts = make_ranks(3, transport);
+  run_ranks(contexts, [&, name = std::string(algorithm)](Context&, Communicator& world) {
+    for (const std::size_t n : {1u, 1000u, 300'000u}) {
+      std::vector<float> data(n, 1.0F);
+      for (int i = 0; i < 8; ++i) {
+        auto request = world.start(Collective::kAllreduce, data.data(), data.data(), Count{n},
+                                   DType::kFloat32, Reduction::kMax, Rank{0},
+                                   {.algorithm = name, .background = false});
+        ASSERT_TRUE(request) << request.error().message;
+        const Counters before = counters();
+        ASSERT_TRUE(request->wait());
+        if (i < 4) continue;
+        EXPECT_EQ(counters().allocations, before.allocations) << n;
+        EXPECT_EQ(counters().locks, before.locks) << n;
+      }
+    }
+    if (!kCounts) return;
+    EXPECT_GT(counters().allocations, 0u);  // submitting does allocate: the counter counts
+    EXPECT_GT(counters().locks, 0u);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HotPath,
+                         ::testing::Combine(::testing::Values("inproc", "shm", "tcp"),
+                                            ::testing::Values("ring", "recursive_doubling",
+                                                              "rabenseifner", "direct")),
+                         [](const auto& parameter) {
+                           return std::get<0>(parameter.param) + "_" +
+                                  std::get<1>(parameter.param);
+                         });
+
+}  // namespace
+}  // namespace farandole::testing
