@@ -84,9 +84,10 @@ class StructureCheck {
                               ? at.shape >= 0 && at.shape < header_.chunk_count &&
                                     at.count <= header_.chunk_count - at.shape
                               : at.shape == at.first;
-      if (!inside || !shaped) {
+      if (!inside) {
         return "uses " + text(at) + ", outside its " + std::to_string(chunks) + " chunks";
       }
+      if (!shaped) return "uses " + text(at) + ", whose shape is not that of its data";
     }
     return std::nullopt;
   }

@@ -81,6 +81,14 @@ TEST(Program, StepsAsExpanded) {
     });
     b.loop(2, [&](const Expr&) { b.round().when(r, 5, 6).copy(out(0), in(0)); });
   });
+  // At ranks 1 and 2 the chain starts with its second link.
+  b.round()
+      .copy(out((r + 1) % 3), out(r))
+      .when(r, 0, 1)
+      .copy(out((r + 2) % 3), out(r))
+      .always()
+      .then()
+      .copy(out((r + 2) % 3), out(r));
   b.loop(2, [&](const Expr& s) {
     b.round().send(out((r - s) % 3), (r + 1) % 3).receive(out((r - s - 1) % 3), (r - 1) % 3);
   });

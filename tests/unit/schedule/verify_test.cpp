@@ -103,6 +103,25 @@ TEST(Verify, NamesRankRoundAndReason) {
   }
   {
     ScheduleBuilder b = swap_and_reduce();
+    b.round().copy(out(0), scratch(0, 1));
+    EXPECT_EQ(fault(std::move(b).build()),
+              where + "2: action 0 uses scratch[0 as 1], whose shape is not that of its data");
+  }
+  {
+    ScheduleBuilder b = swap_and_reduce();
+    b.round().copy(out(0), Span{Buffer::kOut, 0, 1, 1});
+    EXPECT_EQ(fault(std::move(b).build()),
+              where + "2: action 0 uses out[0 as 1], whose shape is not that of its data");
+  }
+  {
+    ScheduleBuilder b(Collective::kAllgather, "shift", 3, 3);
+    b.round().copy(out(1, 2), out(0, 2));
+    EXPECT_EQ(fault(std::move(b).build()),
+              "allgather shift over 3 ranks: rank 0, round 0: action 0 reads out[0, 2] while "
+              "writing a shifted out[1, 2]");
+  }
+  {
+    ScheduleBuilder b = swap_and_reduce();
     b.round().signal(1 - b.rank()).signal(1 - b.rank());
     EXPECT_EQ(fault(std::move(b).build()), where + "2: action 1 is the second send on lane 0");
   }
