@@ -21,7 +21,7 @@ from types import FrameType, TracebackType
 
 from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
 from farandole.cli.output import PIPE_READS_MAX, PrefixedStream
-from farandole.cli.processes import die_with_parent, end_sessions, signal_group_quietly
+from farandole.cli.processes import Guard, die_with_parent, end_sessions, signal_group_quietly
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILL_AFTER_SECONDS = 2.0  # from SIGTERM to SIGKILL
@@ -119,6 +119,7 @@ class Launcher:
 
     def start(self) -> None:
         self._job = LocalJob(self._options.rank_count)
+        self._guard = Guard()
         # A signal that came between fork and exec would be noted in the child and forgotten.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
         try:
@@ -142,6 +143,7 @@ class Launcher:
         cores = cores_of_rank(rank, options.rank_count, usable_cores()) if options.bind else None
 
         def prepare_child() -> None:
+            self._guard.watch_this_process()
             die_with_parent(parent_pid)
             if cores is not None:
                 os.sched_setaffinity(0, cores)
@@ -295,18 +297,22 @@ class Launcher:
             rank.process.wait()
             os.close(rank.pidfd)
         self._ranks.clear()
-        self._job.close()
-        self._selector.close()
+        self._end_job()
 
     def close(self) -> None:
         """Kills what still runs and gives everything back. Idempotent."""
         if not self._ranks:
-            self._job.close()
+            self._end_job()
             return
         for rank in self._ranks:
             signal_group_quietly(rank.process.pid, signal.SIGKILL)
             os.waitid(os.P_PIDFD, rank.pidfd, os.WEXITED | os.WNOWAIT)
         self._finish()
+
+    def _end_job(self) -> None:
+        self._job.close()
+        self._guard.dismiss()
+        self._selector.close()
 
 
 def signal_name(signum: int) -> str:

@@ -1,6 +1,10 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the launcher needs from Linux: children that die with it, and sessions swept clean."""
+"""What the launcher needs from Linux: children that die with it, and sessions swept clean.
+
+Run as a program this file is the guard: it ends the sessions of a launcher that was killed, with
+all that the ranks had started. It imports nothing of ours, so that it starts in no time.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,16 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
 
+# Ranks that use the library end by themselves within two seconds of their launcher.
+_GUARD_PATIENCE_SECONDS = 3.0
+_DONE = b"done"
 _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None).prctl  # looked up before any fork
 
@@ -70,3 +80,44 @@ def signal_group_quietly(group: int, signum: int) -> None:
     """os.killpg() that does not mind a group already gone."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signum)
+
+
+class Guard:
+    """A process that outlives this one, if this one is killed, to end what it leaves behind."""
+
+    def __init__(self) -> None:
+        self._words, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-S", "-E", __file__],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def watch_this_process(self) -> None:
+        """For a child that leads its session, before its exec: no later, so that a launcher
+        killed right then leaves nothing unguarded either."""
+        self._tell(b"%d\n" % os.getpid())
+
+    def dismiss(self) -> None:
+        """Nothing is left to guard. Idempotent."""
+        if self._words.fileno() >= 0:
+            self._tell(_DONE)
+            self._words.close()
+            self._process.wait()
+
+    def _tell(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):  # somebody ended the guard: we do without
+            self._words.send(word, socket.MSG_NOSIGNAL)
+
+
+def _guard() -> None:
+    words = sys.stdin.buffer.read().split()  # until the launcher dismisses us, or dies
+    if _DONE not in words:
+        end_sessions({int(word) for word in words}, _GUARD_PATIENCE_SECONDS)
+
+
+if __name__ == "__main__":
+    _guard()
