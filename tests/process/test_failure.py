@@ -150,7 +150,8 @@ def test_two_ranks_die_at_once(start: Start, programs: Path, transport: str) -> 
     for victim in (0, 3):
         os.kill(ranks[victim]["pid"], signal.SIGKILL)
     rows = failures(job)
-    assert [row["rank"] for row in rows] == [1, 2]
+    # Rank 3 may have been told of rank 0 before its own turn came.
+    assert {row["rank"] for row in rows} in ({1, 2}, {1, 2, 3})
     assert {row["culprit"] for row in rows} <= {0, 3}
     traces.nothing_left()
 
