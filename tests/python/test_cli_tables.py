@@ -140,6 +140,10 @@ def test_help_lists_every_command() -> None:
         assert "Usage" in output_of(name, "--help")
 
 
+def test_version_is_the_native_modules() -> None:
+    assert output_of("--version") == f"farandole {_native.VERSION}\n"
+
+
 def test_errors_of_the_library_are_one_line() -> None:
     command = [sys.executable, "-m", "farandole.cli", "explain", "allreduce", "--algorithm", "no"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

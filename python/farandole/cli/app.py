@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from farandole.cli.bench import bench
@@ -15,11 +17,26 @@ from farandole.cli.verify import verify
 
 app = typer.Typer(
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode=None,  # plain help: fast, and it does not take [rank] for markup
     pretty_exceptions_enable=False,
-    help="Collective communication for data-parallel deep learning.",
 )
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Collective communication for data-parallel deep learning."""
+    if version:
+        from farandole import _native
+
+        print(f"farandole {_native.VERSION}")
+        raise typer.Exit
+
 
 app.command(
     context_settings={"allow_interspersed_args": False}, options_metavar="-n RANKS [OPTIONS]"
