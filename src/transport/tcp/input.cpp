@@ -17,7 +17,7 @@ constexpr std::size_t kBufferBytes = 256 << 10;
 constexpr std::size_t kReadBytesMax = 1 << 20;  // per read()
 // While no data frame is open, ask for little: what is read ahead of a data frame's payload has
 // to be copied to its target.
-constexpr std::size_t kFramesBytes = 32 << 10;
+constexpr std::size_t kFramesBytes = 40 << 10;
 static_assert(kBufferBytes >= kFrameBytes + kHeadBytesMax);
 
 std::ptrdiff_t receive_from(int fd, std::span<iovec> parts) {

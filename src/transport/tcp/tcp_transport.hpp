@@ -34,6 +34,8 @@ namespace farandole::tcp {
 /// Broken    A connection that ends, fails, or carries bytes that are no valid frame is closed
 ///           and on_link_lost called. That names no culprit: transfers stay active until
 ///           peer_failed() or cancel().
+/// Ending    The destructor closes the sockets. What was sent before still arrives if every
+///           message of the peer has been received; else the system may drop it.
 /// Sleeping  post() only queues: call progress() until it returns false before sleeping on
 ///           wait_fd().
 /// Threads, memory, match, blocking: as Transport says.
@@ -41,7 +43,7 @@ class TcpTransport final : public Transport {
  public:
   struct Options {
     int connection_count = 2;         // per pair of ranks, 1 to 64, equal on all ranks
-    Bytes eager_bytes_max{16 << 10};  // a multiple of 16, up to kHeadBytesMax
+    Bytes eager_bytes_max{32 << 10};  // a multiple of 16, up to kHeadBytesMax
     Bytes segment_bytes{256 << 10};   // of a data frame; a multiple of 16, up to kSegmentBytesMax
     /// In progress(), at most once per peer and before peer_failed() of it.
     std::function<void(Rank)> on_link_lost;

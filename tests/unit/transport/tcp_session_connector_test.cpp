@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "bootstrap/socket.hpp"
 #include "transport/tcp/session_connector.hpp"
+#include "transport/tcp/tcp_transport.hpp"
 
 namespace farandole::tcp {
 namespace {
@@ -45,6 +50,75 @@ TEST(SessionConnector, PassesEverythingOn) {
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().kind, ErrorKind::kTimedOut);
   EXPECT_EQ(late.error().message, "rank 9 is late");
+}
+
+Job job_of(int rank, int size, const Descriptor& socket) {
+  Job job;
+  job.rank = Rank{rank};
+  job.size = size;
+  job.local_rank = rank;
+  job.local_size = size;
+  job.id = "tcp test";
+  job.address = "127.0.0.1";
+  job.port = local_endpoint(socket.fd()).port;
+  job.listen_fd = rank == 0 ? socket.fd() : -1;
+  job.secret = "known to the ranks of this test";
+  return job;
+}
+
+// Sends 100,000 bytes of its rank to every peer and checks what they send.
+void exchange(TcpTransport& transport, int self, int rank_count) {
+  const auto count = static_cast<std::size_t>(rank_count);
+  const std::vector<std::byte> source(100000, static_cast<std::byte>(self));
+  std::vector<std::vector<std::byte>> targets(count, std::vector<std::byte>(source.size()));
+  std::vector<Send> sends(count);
+  std::vector<Receive> receives(count);
+  for (int peer = 0; peer < rank_count; ++peer) {
+    const auto at = static_cast<std::size_t>(peer);
+    sends[at].peer = receives[at].peer = Rank{peer};
+    sends[at].bytes = receives[at].bytes = Bytes{source.size()};
+    sends[at].source = source.data();
+    receives[at].target = targets[at].data();
+    if (peer == self) continue;
+    transport.post(sends[at]);
+    transport.post(receives[at]);
+  }
+  const auto pending = [](const Transfer& t) { return t.state == TransferState::kActive; };
+  const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+  while (std::ranges::any_of(sends, pending) || std::ranges::any_of(receives, pending)) {
+    if (!transport.progress()) std::this_thread::yield();
+    ASSERT_FALSE(deadline.passed()) << "rank " << self;
+  }
+  for (int peer = 0; peer < rank_count; ++peer) {
+    const std::vector<std::byte> expected(source.size(), static_cast<std::byte>(peer));
+    EXPECT_TRUE(peer == self || targets[static_cast<std::size_t>(peer)] == expected);
+  }
+}
+
+// Goal: transports meet over real sessions.
+// Method: three ranks as threads rendezvous, connect all pairs and exchange long messages.
+TEST(SessionConnector, RealSessions) {
+  constexpr int kRanks = 3;
+  const auto socket = listen_at(Endpoint{"127.0.0.1", 0});
+  ASSERT_TRUE(socket);
+  const auto run_rank = [&](int self) {
+    auto session = Session::start(job_of(self, kRanks, *socket), {}, {});
+    ASSERT_TRUE(session) << session.error().message;
+    {
+      SessionConnector connector(**session);
+      auto transport = TcpTransport::create(Rank{self}, kRanks, connector, {});
+      ASSERT_TRUE(transport) << transport.error().message;
+      const Rank peers[] = {Rank{0}, Rank{1}, Rank{2}};
+      const auto connected =
+          (*transport)->connect(peers, Deadline::after(std::chrono::seconds(60)));
+      ASSERT_TRUE(connected) << connected.error().message;
+      exchange(**transport, self, kRanks);
+    }
+    (*session)->leave("done");
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace
