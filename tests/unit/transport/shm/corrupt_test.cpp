@@ -78,6 +78,10 @@ TEST_F(CorruptPeer, EntryOutOfRange) {
   write(Kind::kAnnouncement, kLarge, Announcement::kStaged, kEntryCount);
   expect_peer_fails(kLarge);
 }
+TEST_F(CorruptPeer, EntryOutOfRangeWithGoodSource) {
+  write(Kind::kAnnouncement, kLarge, 0, kEntryCount * 1000);
+  expect_peer_fails(kLarge);
+}
 TEST_F(CorruptPeer, EntryThatWraps) {
   write(Kind::kAnnouncement, kLarge, Announcement::kStaged, std::uint64_t{1} << 32);
   expect_peer_fails(kLarge);
