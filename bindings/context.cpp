@@ -177,10 +177,9 @@ void bind_context(nb::module_& module) {
     return take(self.test());
   });
   nb::class_<OwnedBuffer>(module, "OwnedBuffer", nb::type_slots(kOwnedBufferSlots))
-      .def_prop_ro("pointer",
-                   [](const OwnedBuffer& self) {
-                     return reinterpret_cast<std::uintptr_t>(self.data.get());
-                   })
+      .def_prop_ro(
+          "pointer",
+          [](const OwnedBuffer& self) { return reinterpret_cast<std::uintptr_t>(self.data.get()); })
       .def_ro("nbytes", &OwnedBuffer::size);
   nb::class_<Communicator>(module, "Communicator")
       .def_prop_ro("rank", [](const Communicator& self) { return self.rank().value(); })

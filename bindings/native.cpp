@@ -21,7 +21,9 @@ nb::list names(int count) {
   return list;
 }
 
-nb::str text(std::string_view view) { return nb::str(view.data(), view.size()); }
+nb::str text(std::string_view view) {
+  return nb::str(view.data(), view.size());
+}
 
 nb::list settings_table() {
   static constexpr const char* kTypes[] = {"text", "integer", "seconds", "bytes", "flag"};

@@ -15,7 +15,9 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-nb::str text(std::string_view view) { return nb::str(view.data(), view.size()); }
+nb::str text(std::string_view view) {
+  return nb::str(view.data(), view.size());
+}
 
 nb::list algorithm_table() {
   nb::list rows;
@@ -31,8 +33,8 @@ nb::list algorithm_table() {
   return rows;
 }
 
-Schedule build(const std::string& collective, const std::string& algorithm,
-               std::int64_t rank_count, std::int64_t root) {
+Schedule build(const std::string& collective, const std::string& algorithm, std::int64_t rank_count,
+               std::int64_t root) {
   const auto parsed = parse_collective(collective);
   if (!parsed) {
     raise({ErrorKind::kInvalidArgument, "argument 'collective' is '" + collective +
@@ -46,8 +48,8 @@ Schedule build(const std::string& collective, const std::string& algorithm,
   }
   if (root < 0 || root >= rank_count) {
     raise({ErrorKind::kInvalidArgument, "argument 'root' is " + std::to_string(root) +
-                                            ", allowed is 0 to " +
-                                            std::to_string(rank_count - 1) + "."});
+                                            ", allowed is 0 to " + std::to_string(rank_count - 1) +
+                                            "."});
   }
   return info->build({rank_count, root});
 }

@@ -44,10 +44,10 @@ class Request {
 
 /// What a call may say beyond its data.
 struct CallOptions {
-  std::string algorithm;  // empty: chosen by size and scale
-  std::string name;       // for error messages and traces
-  double factor = 1.0;    // kPremultipliedSum: every input times this
-  bool background = true; // start(): false if the caller waits at once, so that no thread is woken
+  std::string algorithm;   // empty: chosen by size and scale
+  std::string name;        // for error messages and traces
+  double factor = 1.0;     // kPremultipliedSum: every input times this
+  bool background = true;  // start(): false if the caller waits at once, so that no thread is woken
 };
 
 /// An ordered group of ranks. Operations on one communicator start in program order, which must
@@ -110,9 +110,9 @@ struct Statistics {
     std::uint64_t calls = 0, bytes = 0;
   };
   std::uint64_t operations = 0;
-  double active_seconds = 0;  // with at least one operation in flight
-  double wait_seconds = 0;    // callers spent blocked
-  std::uint64_t strangers = 0;  // connections refused
+  double active_seconds = 0;                  // with at least one operation in flight
+  double wait_seconds = 0;                    // callers spent blocked
+  std::uint64_t strangers = 0;                // connections refused
   std::map<std::string, Traffic> transports;  // "shm", "tcp"
   std::map<std::string, Calls> plans;         // "allreduce ring shm"
 };

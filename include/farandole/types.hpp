@@ -29,26 +29,53 @@ class StrongInt {
   Representation value_ = 0;
 };
 
-using Rank = StrongInt<struct RankTag, std::int32_t>;    // position in a communicator
-using Count = StrongInt<struct CountTag, std::size_t>;   // elements
-using Bytes = StrongInt<struct BytesTag, std::size_t>;   // bytes
+using Rank = StrongInt<struct RankTag, std::int32_t>;   // position in a communicator
+using Count = StrongInt<struct CountTag, std::size_t>;  // elements
+using Bytes = StrongInt<struct BytesTag, std::size_t>;  // bytes
 
 enum class DType : std::uint8_t {
-  kBool, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
-  kFloat16, kBFloat16, kFloat32, kFloat64, kComplex64, kComplex128,
+  kBool,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kFloat16,
+  kBFloat16,
+  kFloat32,
+  kFloat64,
+  kComplex64,
+  kComplex128,
 };
 inline constexpr int kDTypeCount = 15;
 
 /// Element-wise reductions. kAverage is a sum followed by a division by the number of ranks
 /// (integers round toward zero). kPremultipliedSum scales every input before the sum.
 enum class Reduction : std::uint8_t {
-  kSum, kProduct, kMin, kMax, kAverage, kLogicalAnd, kLogicalOr, kLogicalXor,
-  kBitwiseAnd, kBitwiseOr, kBitwiseXor, kPremultipliedSum,
+  kSum,
+  kProduct,
+  kMin,
+  kMax,
+  kAverage,
+  kLogicalAnd,
+  kLogicalOr,
+  kLogicalXor,
+  kBitwiseAnd,
+  kBitwiseOr,
+  kBitwiseXor,
+  kPremultipliedSum,
 };
 inline constexpr int kReductionCount = 12;
 
 enum class Collective : std::uint8_t {
-  kAllreduce, kReducescatter, kAllgather, kBroadcast, kBarrier,
+  kAllreduce,
+  kReducescatter,
+  kAllgather,
+  kBroadcast,
+  kBarrier,
 };
 inline constexpr int kCollectiveCount = 5;
 
@@ -57,7 +84,9 @@ constexpr Bytes size_of(DType dtype) {
   constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
   return Bytes{kSizes[static_cast<std::size_t>(dtype)]};
 }
-constexpr Bytes operator*(Count count, Bytes each) { return Bytes{count.value() * each.value()}; }
+constexpr Bytes operator*(Count count, Bytes each) {
+  return Bytes{count.value() * each.value()};
+}
 
 /// Names as users write them: "float32", "sum", "allreduce". parse_* give nothing for others.
 std::string_view name(DType dtype);

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cmath>
 #include <cstdlib>
 
 namespace farandole {
@@ -58,8 +57,8 @@ constexpr std::array kSettings = {
 };
 
 Error bad(const Setting& setting, const std::string& value, const std::string& allowed) {
-  return Error{ErrorKind::kInvalidArgument, std::string(setting.name) + " is '" + value +
-                                                "', allowed is " + allowed + "."};
+  return Error{ErrorKind::kInvalidArgument,
+               std::string(setting.name) + " is '" + value + "', allowed is " + allowed + "."};
 }
 
 Result<const Setting*> find(std::string_view name) {
@@ -88,7 +87,9 @@ double unit_bytes(std::string_view suffix) {
 
 }  // namespace
 
-std::span<const Setting> settings() { return kSettings; }
+std::span<const Setting> settings() {
+  return kSettings;
+}
 
 Result<std::string> text_setting(std::string_view name) {
   auto setting = find(name);

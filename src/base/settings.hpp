@@ -15,10 +15,10 @@ namespace farandole {
 /// `farandole doctor` print the table.
 struct Setting {
   enum class Type : std::uint8_t { kText, kInteger, kSeconds, kBytes, kFlag };
-  std::string_view name;           // "FARANDOLE_TIMEOUT"
+  std::string_view name;  // "FARANDOLE_TIMEOUT"
   Type type;
   std::string_view default_value;
-  double low, high;                // kInteger, kSeconds, kBytes: allowed range, inclusive
+  double low, high;  // kInteger, kSeconds, kBytes: allowed range, inclusive
   std::string_view help;
 };
 

@@ -26,14 +26,18 @@ std::optional<Enum> parse(const std::array<std::string_view, n>& names, std::str
 
 }  // namespace
 
-std::string_view name(DType dtype) { return kDTypeNames[static_cast<std::size_t>(dtype)]; }
+std::string_view name(DType dtype) {
+  return kDTypeNames[static_cast<std::size_t>(dtype)];
+}
 std::string_view name(Reduction reduction) {
   return kReductionNames[static_cast<std::size_t>(reduction)];
 }
 std::string_view name(Collective collective) {
   return kCollectiveNames[static_cast<std::size_t>(collective)];
 }
-std::optional<DType> parse_dtype(std::string_view text) { return parse<DType>(kDTypeNames, text); }
+std::optional<DType> parse_dtype(std::string_view text) {
+  return parse<DType>(kDTypeNames, text);
+}
 std::optional<Reduction> parse_reduction(std::string_view text) {
   return parse<Reduction>(kReductionNames, text);
 }

@@ -44,7 +44,8 @@ std::string farewell_state(const std::map<std::uint32_t, std::uint32_t>& next_se
 Result<std::unique_ptr<Engine>> Engine::create(std::vector<Transport*> transports,
                                                Doorbell& doorbell, EngineOptions options) {
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll < 0) return Error{ErrorKind::kInternal, std::string("epoll_create1: ") + strerror(errno)};
+  if (epoll < 0)
+    return Error{ErrorKind::kInternal, std::string("epoll_create1: ") + strerror(errno)};
   std::unique_ptr<Engine> engine(
       new Engine(std::move(transports), doorbell, std::move(options), epoll));
   std::vector<int> fds = {doorbell.fd()};

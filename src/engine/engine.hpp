@@ -23,7 +23,7 @@
 namespace farandole {
 
 struct EngineOptions {
-  Members members;                     // by world rank, for error messages
+  Members members;  // by world rank, for error messages
   Rank self{0};
   std::chrono::microseconds spin{50};  // before sleeping in a wait
   bool yield = false;                  // more ranks than cores: give the core away while spinning
@@ -139,10 +139,10 @@ class Engine {
   std::uint32_t steps_ = 0;
   Clock::time_point active_since_{};
   std::vector<Gone> gone_;
-  std::vector<Disagreement> disagreements_;          // about operations not started here yet
-  std::map<std::uint32_t, std::uint32_t> started_;   // communicator -> next sequence
-  std::map<std::uint32_t, Error> broken_;            // communicator -> why
-  std::map<int, Clock::time_point> suspects_;        // world rank -> since
+  std::vector<Disagreement> disagreements_;         // about operations not started here yet
+  std::map<std::uint32_t, std::uint32_t> started_;  // communicator -> next sequence
+  std::map<std::uint32_t, Error> broken_;           // communicator -> why
+  std::map<int, Clock::time_point> suspects_;       // world rank -> since
   std::unique_ptr<Error> aborted_;
 
   // From other threads; the flag spares the step loop the lock.

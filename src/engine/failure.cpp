@@ -152,11 +152,10 @@ void Engine::report_disagreement(Operation& operation) {
 }
 
 void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagreement) {
-  std::string message = "ranks disagree on " + operation.description() + ": " +
-                        process(disagreement.reporter) + " asked for " +
-                        options_.describe(disagreement.reported) + ", " +
-                        process(disagreement.other) + " for " +
-                        options_.describe(disagreement.seen);
+  std::string message =
+      "ranks disagree on " + operation.description() + ": " + process(disagreement.reporter) +
+      " asked for " + options_.describe(disagreement.reported) + ", " +
+      process(disagreement.other) + " for " + options_.describe(disagreement.seen);
   if (disagreement.reported == disagreement.seen) {
     message += " (messages of " + std::to_string(disagreement.reported_bytes) + " and " +
                std::to_string(disagreement.seen_bytes) + " bytes)";

@@ -228,9 +228,8 @@ std::string Operation::state() const {
     const bool sends = slot.action->kind == Action::Kind::kSend;
     const Transfer& transfer = sends ? static_cast<const Transfer&>(slot.send) : slot.receive;
     text += sends ? "; send to rank " : "; receive from rank ";
-    text += std::to_string(transfer.peer.value()) + " " +
-            std::to_string(transfer.moved.value()) + "/" +
-            std::to_string(transfer.bytes.value()) + " bytes" +
+    text += std::to_string(transfer.peer.value()) + " " + std::to_string(transfer.moved.value()) +
+            "/" + std::to_string(transfer.bytes.value()) + " bytes" +
             (slot.state == Slot::State::kHeld ? " held" : "");
   }
   return text;

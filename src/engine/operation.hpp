@@ -28,23 +28,23 @@ struct OperationSpec {
   std::shared_ptr<const Program> program;
   Layout layout = Layout::repeat(Count{0}, 1);
   DType dtype = DType::kUInt8;
-  ReduceKernel kernel = nullptr;   // none when nothing is reduced
-  std::size_t divisor = 1;         // `out` is divided by it at the end: the average
-  Count out_count;                 // elements of `out`
+  ReduceKernel kernel = nullptr;  // none when nothing is reduced
+  std::size_t divisor = 1;        // `out` is divided by it at the end: the average
+  Count out_count;                // elements of `out`
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
-  std::shared_ptr<std::byte> scratch;  // library memory, scratch_slots of the program
+  std::shared_ptr<std::byte> scratch;    // library memory, scratch_slots of the program
   std::shared_ptr<std::byte> staged_in;  // keeps a library copy of the input alive, if any
   Signature signature;
-  std::string name;                // the caller's, may be empty
+  std::string name;  // the caller's, may be empty
   std::shared_ptr<Stream> stream;
   Deadline deadline = Deadline::never();
 };
 
 /// One collective in flight: a position in a program and the transfers of the current round.
 ///
-/// Threads   step() and fail() from the engine's driver. finished() and sleep_until_finished() from any.
-/// Memory    Allocates in its constructor only, on the submitting thread.
+/// Threads   step() and fail() from the engine's driver. finished() and sleep_until_finished() from
+/// any. Memory    Allocates in its constructor only, on the submitting thread.
 class Operation {
  public:
   explicit Operation(OperationSpec spec);
@@ -91,10 +91,10 @@ class Operation {
     Bytes bytes;
   };
 
-  bool advance();      // to the next round; false at the end of the program
+  bool advance();  // to the next round; false at the end of the program
   void open_round(const Program::Instruction& round);
   void open(Slot& slot);
-  bool poll_round();   // true if a slot changed
+  bool poll_round();  // true if a slot changed
   bool close_slot(Slot& slot, const Transfer& transfer);
   void finish();
   bool takes_part(const Action& action) const;
@@ -107,11 +107,11 @@ class Operation {
   Stream::Mark mark_ = 0;
   bool started_ = false;
   bool failing_ = false;
-  std::size_t position_ = 0;                              // in program->instructions
+  std::size_t position_ = 0;  // in program->instructions
   std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
-  std::vector<Slot> slots_;                               // [actions_per_round_max]
-  std::size_t open_count_ = 0;                            // slots not kDone in this round
-  std::size_t slot_count_ = 0;                            // slots used in this round
+  std::vector<Slot> slots_;     // [actions_per_round_max]
+  std::size_t open_count_ = 0;  // slots not kDone in this round
+  std::size_t slot_count_ = 0;  // slots used in this round
   const Transfer* disagreement_ = nullptr;
   Result<void> outcome_;
   static constexpr std::uint32_t kRunning = 0, kSleptOn = 1, kFinished = 2;

@@ -109,8 +109,7 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   auto verified = verify((*info)->build({group.size(), root}));
   if (!verified) return verified.error();
   auto plan = std::make_shared<Plan>();
-  plan->program =
-      std::make_shared<const Program>(specialize(*verified, group.self.value()));
+  plan->program = std::make_shared<const Program>(specialize(*verified, group.self.value()));
   const auto table = algorithms();
   while (table[plan->algorithm] != *info) ++plan->algorithm;
   std::map<Transport*, std::vector<Rank>> peers;
@@ -175,24 +174,27 @@ Result<OperationSpec> make_spec(const Call& call, CommunicatorState& state) {
   const Bytes element = size_of(call.dtype);
   if (const auto slots = static_cast<std::size_t>(spec.program->scratch_slots); slots > 0) {
     const Bytes each = spec.layout.chunk_elements_max() * element;
-    auto scratch = library_memory(context.memory, Bytes{std::max(each.value() * slots, std::size_t{1})});
+    auto scratch =
+        library_memory(context.memory, Bytes{std::max(each.value() * slots, std::size_t{1})});
     if (!scratch) return scratch.error();
     spec.scratch = *std::move(scratch);
   }
   if (reduces(call.collective) && call.reduction == Reduction::kPremultipliedSum) {
     const Count elements = in_count(call, static_cast<std::size_t>(size));
-    auto copy = library_memory(context.memory, Bytes{std::max((elements * element).value(), std::size_t{1})});
+    auto copy = library_memory(context.memory,
+                               Bytes{std::max((elements * element).value(), std::size_t{1})});
     if (!copy) return copy.error();
     scale(copy->get(), call.in, elements, call.dtype, call.options.factor);
     spec.staged_in = *std::move(copy);
     spec.in = spec.staged_in.get();
   }
-  spec.signature = {static_cast<std::uint8_t>(call.collective),
-                    static_cast<std::uint8_t>(call.dtype),
-                    static_cast<std::uint8_t>(reduces(call.collective) ? call.reduction : Reduction::kSum),
-                    (*plan)->algorithm,
-                    call.collective == Collective::kBroadcast ? call.root.value() : -1,
-                    call.count.value()};
+  spec.signature = {
+      static_cast<std::uint8_t>(call.collective),
+      static_cast<std::uint8_t>(call.dtype),
+      static_cast<std::uint8_t>(reduces(call.collective) ? call.reduction : Reduction::kSum),
+      (*plan)->algorithm,
+      call.collective == Collective::kBroadcast ? call.root.value() : -1,
+      call.count.value()};
   spec.name = call.options.name;
   spec.stream = state.stream;
   spec.deadline = Deadline::after(context.operation_timeout);
@@ -213,11 +215,11 @@ std::shared_ptr<Operation> launch(OperationSpec spec, CommunicatorState& state, 
 Result<void> compare_across_ranks(const OperationSpec& mine, CommunicatorState& state) {
   std::vector<Signature> all(static_cast<std::size_t>(state.group->size()));
   const CallOptions options{.algorithm = "ring", .name = "argument check"};
-  auto spec = make_spec({Collective::kAllgather,
-                         reinterpret_cast<const std::byte*>(&mine.signature),
-                         reinterpret_cast<std::byte*>(all.data()), Count{sizeof(Signature)},
-                         DType::kUInt8, Reduction::kSum, Rank{0}, options},
-                        state);
+  auto spec =
+      make_spec({Collective::kAllgather, reinterpret_cast<const std::byte*>(&mine.signature),
+                 reinterpret_cast<std::byte*>(all.data()), Count{sizeof(Signature)}, DType::kUInt8,
+                 Reduction::kSum, Rank{0}, options},
+                state);
   if (!spec) return spec.error();
   const auto operation = launch(*std::move(spec), state, false);
   state.context->engine->wait(*operation);
@@ -230,9 +232,9 @@ Result<void> compare_across_ranks(const OperationSpec& mine, CommunicatorState& 
   }
   if (equal) return {};
   const std::string named = mine.name.empty() ? "" : " '" + mine.name + "'";
-  return Error{ErrorKind::kMismatch,
-               "ranks disagree on " + std::string(name(mine.program->collective)) + named + ": " +
-                   text};
+  return Error{
+      ErrorKind::kMismatch,
+      "ranks disagree on " + std::string(name(mine.program->collective)) + named + ": " + text};
 }
 
 Result<std::shared_ptr<Operation>> begin(const Call& call, CommunicatorState& state,
@@ -306,14 +308,24 @@ void Request::abort(const std::string& why) {
   context_->engine->abort(Error{ErrorKind::kInternal, why});
 }
 
-Rank Communicator::rank() const { return state_->group->self; }
-int Communicator::size() const { return state_->group->size(); }
+Rank Communicator::rank() const {
+  return state_->group->self;
+}
+int Communicator::size() const {
+  return state_->group->size();
+}
 
 Result<Request> Communicator::start(Collective collective, const void* in, void* out, Count count,
                                     DType dtype, Reduction reduction, Rank root,
                                     const CallOptions& options) {
-  const Call call{collective, static_cast<const std::byte*>(in), static_cast<std::byte*>(out),
-                  count, dtype, reduction, root, options};
+  const Call call{collective,
+                  static_cast<const std::byte*>(in),
+                  static_cast<std::byte*>(out),
+                  count,
+                  dtype,
+                  reduction,
+                  root,
+                  options};
   auto operation = begin(call, *state_, options.background);
   if (!operation) return operation.error();
   return Request(*std::move(operation), state_->context);

@@ -51,10 +51,9 @@ Result<std::set<int>> shared_peers(const ContextState& state) {
       shared.insert(member.rank.value());
     } else if (wish == "shm") {
       return Error{ErrorKind::kUnsupported,
-                   "FARANDOLE_TRANSPORT is 'shm', but rank " +
-                       std::to_string(member.rank.value()) + " on " + member.host +
-                       " shares no memory with rank " + std::to_string(state.job.rank.value()) +
-                       "; allowed is auto or tcp."};
+                   "FARANDOLE_TRANSPORT is 'shm', but rank " + std::to_string(member.rank.value()) +
+                       " on " + member.host + " shares no memory with rank " +
+                       std::to_string(state.job.rank.value()) + "; allowed is auto or tcp."};
     }
   }
   return shared;
@@ -168,14 +167,28 @@ Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> st
 
 Context::Context(std::shared_ptr<ContextState> state) : state_(std::move(state)) {}
 
-Context::~Context() { shutdown(); }
+Context::~Context() {
+  shutdown();
+}
 
-Rank Context::rank() const { return state_->job.rank; }
-int Context::size() const { return state_->job.size; }
-int Context::local_rank() const { return state_->job.local_rank; }
-int Context::local_size() const { return state_->job.local_size; }
-const std::string& Context::started_by() const { return state_->job.started_by; }
-Communicator Context::world() const { return Communicator(world_); }
+Rank Context::rank() const {
+  return state_->job.rank;
+}
+int Context::size() const {
+  return state_->job.size;
+}
+int Context::local_rank() const {
+  return state_->job.local_rank;
+}
+int Context::local_size() const {
+  return state_->job.local_size;
+}
+const std::string& Context::started_by() const {
+  return state_->job.started_by;
+}
+Communicator Context::world() const {
+  return Communicator(world_);
+}
 
 int Context::cross_rank() const {
   std::vector<std::string> hosts;
@@ -248,6 +261,8 @@ void Context::shutdown() {
   state_->relay.close();
 }
 
-std::string Context::dump() const { return state_->engine->state(); }
+std::string Context::dump() const {
+  return state_->engine->state();
+}
 
 }  // namespace farandole

@@ -48,15 +48,15 @@ class NewsRelay {
 struct ContextState {
   Job job;
   Members members;
-  bool check = false;                      // FARANDOLE_CHECK
-  std::string transport = "auto";          // FARANDOLE_TRANSPORT: auto, shm, tcp
-  bool peer_memory = true;                 // false: stage everything, for tests
-  std::string algorithm;                   // FARANDOLE_ALGORITHM, empty: chosen per call
+  bool check = false;              // FARANDOLE_CHECK
+  std::string transport = "auto";  // FARANDOLE_TRANSPORT: auto, shm, tcp
+  bool peer_memory = true;         // false: stage everything, for tests
+  std::string algorithm;           // FARANDOLE_ALGORITHM, empty: chosen per call
   std::chrono::milliseconds operation_timeout{0};
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
   NewsRelay relay;
-  std::unique_ptr<Session> session;        // none when ranks are threads
+  std::unique_ptr<Session> session;  // none when ranks are threads
   std::unique_ptr<tcp::Connector> connector;
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Engine> engine;
@@ -73,8 +73,8 @@ struct ContextState {
 /// A verified schedule made ready for this rank, and how often it ran.
 struct Plan {
   std::shared_ptr<const Program> program;
-  std::uint8_t algorithm = 0;              // index in algorithms()
-  std::string label;                       // "allreduce ring shm"
+  std::uint8_t algorithm = 0;  // index in algorithms()
+  std::string label;           // "allreduce ring shm"
   std::atomic<std::uint64_t> calls{0}, bytes{0};
 };
 
@@ -90,12 +90,13 @@ struct CommunicatorState {
 
 /// The communicator of all ranks. Registers with the context.
 std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState>& context,
-                                                const std::vector<Transport*>& by_rank);
+                                              const std::vector<Transport*>& by_rank);
 
 /// "allreduce sum float32[10]"; the inverse of what a call puts into its messages.
 std::string describe(const Signature& signature);
 
-/// Settings that every context reads; what a call without its own wishes gets. Errors: kInvalidArgument naming the variable.
+/// Settings that every context reads; what a call without its own wishes gets. Errors:
+/// kInvalidArgument naming the variable.
 Result<void> read_settings(ContextState& state);
 
 /// Ranks, cores and FARANDOLE_SPIN decide how a wait spins. Errors as above.

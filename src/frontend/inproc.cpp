@@ -139,9 +139,9 @@ Result<std::vector<std::unique_ptr<Context>>> together(
 Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bool peer_memory,
                                                               const std::string& transport) {
   if (rank_count < 1 || rank_count > 256) {
-    return Error{ErrorKind::kInvalidArgument, "argument 'rank_count' is " +
-                                                  std::to_string(rank_count) +
-                                                  ", allowed is 1 to 256."};
+    return Error{
+        ErrorKind::kInvalidArgument,
+        "argument 'rank_count' is " + std::to_string(rank_count) + ", allowed is 1 to 256."};
   }
   if (transport == "shm" || transport == "tcp") {
     return over_loopback(rank_count, peer_memory, transport);
@@ -159,9 +159,8 @@ Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bo
   for (int rank = 0; rank < rank_count; ++rank) {
     auto state = blank_state(rank, rank_count, peer_memory);
     if (!state) return state.error();
-    states.push_back(furnish(*std::move(state),
-                             std::move((*ranks)[static_cast<std::size_t>(rank)]), hub,
-                             transport == "fault"));
+    states.push_back(furnish(*std::move(state), std::move((*ranks)[static_cast<std::size_t>(rank)]),
+                             hub, transport == "fault"));
   }
   return together(std::move(states), [&](std::shared_ptr<ContextState> state) {
     std::vector<Transport*> by_rank(static_cast<std::size_t>(rank_count),
@@ -171,8 +170,9 @@ Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bo
   });
 }
 
-Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(
-    int rank_count, bool peer_memory, const std::string& transport) {
+Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(int rank_count,
+                                                                     bool peer_memory,
+                                                                     const std::string& transport) {
   auto listener = listen_on_loopback();
   if (!listener) return listener.error();
   auto secret = random_text();

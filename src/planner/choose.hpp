@@ -11,9 +11,9 @@ namespace farandole {
 /// What the choice of an algorithm depends on; the same on every rank of a communicator.
 struct Situation {
   Collective collective;
-  Bytes bytes;              // of the larger side, per rank
+  Bytes bytes;  // of the larger side, per rank
   int rank_count;
-  bool peer_memory = false; // every pair of ranks can read the other's library-owned memory
+  bool peer_memory = false;  // every pair of ranks can read the other's library-owned memory
 };
 
 /// The algorithm for a call that names none: latency-optimal ones for short messages, bandwidth-

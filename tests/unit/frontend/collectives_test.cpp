@@ -44,8 +44,8 @@ TEST_P(Collectives, MatchTheirDefinitions) {
         ASSERT_TRUE(world.allgather(mine.data(), all.data(), Count{n}, kLong, options));
         std::vector<std::int64_t> again(n * p + 1, -1);
         std::copy(mine.begin(), mine.end(), again.begin() + static_cast<std::ptrdiff_t>(n) * rank);
-        ASSERT_TRUE(world.allgather(again.data() + n * static_cast<std::size_t>(rank),
-                                    again.data(), Count{n}, kLong, options));
+        ASSERT_TRUE(world.allgather(again.data() + n * static_cast<std::size_t>(rank), again.data(),
+                                    Count{n}, kLong, options));
         for (std::size_t r = 0; r < p; ++r) {
           const auto wanted = unique(static_cast<int>(r), n);
           const auto at = static_cast<std::ptrdiff_t>(r * n);
@@ -111,7 +111,8 @@ TEST_P(Collectives, ManyInFlight) {
     for (std::size_t i = kOperations; i-- > 0;) ASSERT_TRUE(requests[i].wait());
     const std::int64_t p = world.size();
     for (std::size_t i = 0; i < kOperations; ++i) {
-      for (const std::int64_t value : data[i]) ASSERT_EQ(value, p * std::int64_t(i) + p * (p - 1) / 2);
+      for (const std::int64_t value : data[i])
+        ASSERT_EQ(value, p * std::int64_t(i) + p * (p - 1) / 2);
     }
   });
 }

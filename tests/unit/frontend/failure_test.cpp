@@ -62,8 +62,8 @@ TEST_P(Failure, CheckedArguments) {
   unsetenv("FARANDOLE_CHECK");
   run_ranks(contexts, [](Context&, Communicator& world) {
     std::vector<float> data(16, static_cast<float>(world.rank().value()));
-    const auto wrong = world.broadcast(data.data(), data.data(), Count{16}, DType::kFloat32,
-                                       world.rank());
+    const auto wrong =
+        world.broadcast(data.data(), data.data(), Count{16}, DType::kFloat32, world.rank());
     ASSERT_FALSE(wrong);
     EXPECT_EQ(wrong.error().kind, ErrorKind::kMismatch);
     EXPECT_NE(wrong.error().message.find("rank 2: broadcast float32[16] from root 2"),
@@ -85,7 +85,8 @@ TEST_P(Failure, BadArgumentsAreNamed) {
       EXPECT_EQ(result.error().kind, ErrorKind::kInvalidArgument);
       EXPECT_NE(result.error().message.find(word), std::string::npos) << result.error().message;
     };
-    refused(world.broadcast(data.data(), data.data(), Count{8}, DType::kFloat32, Rank{2}), "'root'");
+    refused(world.broadcast(data.data(), data.data(), Count{8}, DType::kFloat32, Rank{2}),
+            "'root'");
     refused(world.broadcast(data.data(), data.data(), Count{8}, DType::kFloat32, Rank{-1}),
             "0 to 1");
     refused(world.allreduce(nullptr, data.data(), Count{8}, DType::kFloat32), "'in'");
@@ -157,8 +158,8 @@ TEST_P(Failure, AbortEndsEverything) {
     std::vector<float> data(100'000);
     ASSERT_TRUE(sum(world, data));
     if (world.rank() == Rank{0}) return;
-    auto request = world.start(Collective::kAllreduce, data.data(), data.data(),
-                               Count{data.size()}, DType::kFloat32, Reduction::kSum, Rank{0});
+    auto request = world.start(Collective::kAllreduce, data.data(), data.data(), Count{data.size()},
+                               DType::kFloat32, Reduction::kSum, Rank{0});
     ASSERT_TRUE(request);
     EXPECT_FALSE(*request->test());
     std::thread other([&] { request->abort("enough"); });

@@ -23,9 +23,9 @@ TEST_P(HotPath, NeitherAllocatesNorLocks) {
     for (const std::size_t n : {1u, 1000u, 300'000u}) {
       std::vector<float> data(n, 1.0F);
       for (int i = 0; i < 8; ++i) {
-        auto request = world.start(Collective::kAllreduce, data.data(), data.data(), Count{n},
-                                   DType::kFloat32, Reduction::kMax, Rank{0},
-                                   {.algorithm = name, .background = false});
+        auto request =
+            world.start(Collective::kAllreduce, data.data(), data.data(), Count{n}, DType::kFloat32,
+                        Reduction::kMax, Rank{0}, {.algorithm = name, .background = false});
         ASSERT_TRUE(request) << request.error().message;
         const Counters before = counters();
         ASSERT_TRUE(request->wait());
@@ -45,8 +45,7 @@ INSTANTIATE_TEST_SUITE_P(All, HotPath,
                                             ::testing::Values("ring", "recursive_doubling",
                                                               "rabenseifner", "direct")),
                          [](const auto& parameter) {
-                           return std::get<0>(parameter.param) + "_" +
-                                  std::get<1>(parameter.param);
+                           return std::get<0>(parameter.param) + "_" + std::get<1>(parameter.param);
                          });
 
 }  // namespace

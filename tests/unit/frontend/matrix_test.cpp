@@ -2,15 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "reduce/reduce.hpp"
+#include "unit/frontend/counters.hpp"
 #include "unit/frontend/ranks.hpp"
 
 // Goal: every allreduce gives the right result, bit for bit the same on all ranks, whatever the
@@ -24,12 +29,26 @@ namespace {
 
 constexpr std::array kAlgorithms = {"ring", "ring_bidirectional", "recursive_doubling",
                                     "rabenseifner", "direct"};
-constexpr std::size_t kLong = 1000003;
+// Under a sanitizer a shorter long message takes the same paths.
+constexpr std::size_t kLong = kCounts ? 1000003 : 100003;
 
-bool full_run() { return std::getenv("FARANDOLE_TEST_FULL") != nullptr; }
+bool full_run() {
+  return std::getenv("FARANDOLE_TEST_FULL") != nullptr;
+}
+
+// Exact data repeats after this many elements, so that long messages cost a copy.
+constexpr std::size_t kPeriod = 64;
+
+/// The first `period_bytes` of `data` over and over.
+void repeat(std::byte* data, std::size_t bytes, std::size_t period_bytes) {
+  for (std::size_t done = period_bytes; done < bytes; done *= 2) {
+    std::memcpy(data + done, data, std::min(done, bytes - done));
+  }
+}
 
 /// Writes small integers, exact in every dtype, also after reducing 16 of them.
-void fill_exact(std::byte* data, std::size_t count, DType dtype, Reduction reduction, int rank) {
+void fill_exact_period(std::byte* data, std::size_t count, DType dtype, Reduction reduction,
+                       int rank) {
   const bool product = reduction == Reduction::kProduct;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t mixed = static_cast<std::size_t>(rank) * 5 + i * 3;
@@ -37,13 +56,17 @@ void fill_exact(std::byte* data, std::size_t count, DType dtype, Reduction reduc
     std::byte* at = data + i * size_of(dtype).value();
     std::memset(at, 0, size_of(dtype).value());
     switch (dtype) {
-      case DType::kBool: *at = static_cast<std::byte>(value & 1); break;
-      case DType::kFloat32: case DType::kComplex64: {
+      case DType::kBool:
+        *at = static_cast<std::byte>(value & 1);
+        break;
+      case DType::kFloat32:
+      case DType::kComplex64: {
         const auto real = static_cast<float>(value);
         std::memcpy(at, &real, sizeof(real));
         break;
       }
-      case DType::kFloat64: case DType::kComplex128: {
+      case DType::kFloat64:
+      case DType::kComplex128: {
         const auto real = static_cast<double>(value);
         std::memcpy(at, &real, sizeof(real));
         break;
@@ -61,32 +84,50 @@ void fill_exact(std::byte* data, std::size_t count, DType dtype, Reduction reduc
         std::memcpy(at, &half, sizeof(half));
         break;
       }
-      default: *at = static_cast<std::byte>(value); break;  // little-endian integers
+      default:
+        *at = static_cast<std::byte>(value);
+        break;  // little-endian integers
     }
   }
 }
 
-void fill_random(std::byte* data, std::size_t count, DType dtype, int rank) {
-  std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 1);
-  const std::size_t bytes = count * size_of(dtype).value();
-  for (std::size_t i = 0; i < bytes; ++i) {
-    const auto bits = static_cast<std::uint8_t>(random());
-    data[i] = static_cast<std::byte>(dtype == DType::kBool ? bits & 1 : bits);
+void fill_exact(std::byte* data, std::size_t count, DType dtype, Reduction reduction, int rank) {
+  const std::size_t element = size_of(dtype).value();
+  fill_exact_period(data, std::min(count, kPeriod), dtype, reduction, rank);
+  repeat(data, count * element, kPeriod * element);
+}
+
+/// [16 bytes * kLong] of arbitrary bits, one per rank; bool needs 0 and 1.
+const std::vector<std::byte>& noise(int rank, bool boolean) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, bool>, std::vector<std::byte>> made;
+  const std::lock_guard lock(mutex);
+  std::vector<std::byte>& data = made[{rank, boolean}];
+  if (data.empty()) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(rank) + 1);
+    data.resize(kLong * 16);
+    for (std::byte& byte : data) {
+      const auto bits = static_cast<std::uint8_t>(random() >> 32);
+      byte = static_cast<std::byte>(boolean ? bits & 1 : bits);
+    }
   }
+  return data;
 }
 
 std::vector<std::byte> expected(std::size_t count, DType dtype, Reduction reduction, int size) {
-  const std::size_t bytes = count * size_of(dtype).value();
-  std::vector<std::byte> total(bytes), next(bytes);
-  fill_exact(total.data(), count, dtype, reduction, 0);
+  const std::size_t element = size_of(dtype).value();
+  const Count period{std::min(count, kPeriod)};
+  std::vector<std::byte> total(count * element + 1), next(kPeriod * element);
+  fill_exact(total.data(), period.value(), dtype, reduction, 0);
   const ReduceKernel kernel = *find_kernel(dtype, reduction);
   for (int rank = 1; rank < size; ++rank) {
-    fill_exact(next.data(), count, dtype, reduction, rank);
-    kernel(total.data(), total.data(), next.data(), Count{count});
+    fill_exact(next.data(), period.value(), dtype, reduction, rank);
+    kernel(total.data(), total.data(), next.data(), period);
   }
   if (reduction == Reduction::kAverage) {
-    divide(total.data(), total.data(), Count{count}, dtype, static_cast<std::size_t>(size));
+    divide(total.data(), total.data(), period, dtype, static_cast<std::size_t>(size));
   }
+  repeat(total.data(), count * element, kPeriod * element);
   return total;
 }
 
@@ -114,38 +155,67 @@ std::vector<std::size_t> sizes(int p) {
   return all;
 }
 
-/// One (size, dtype, reduction, algorithm) on all ranks; the number of wrong ranks.
 class Matrix : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
-  void run(std::size_t count, const Case& one, const char* algorithm, Contexts& contexts) {
-    const int size = static_cast<int>(contexts.size());
-    const std::size_t bytes = count * size_of(one.dtype).value();
-    const std::vector<std::byte> wanted = expected(count, one.dtype, one.reduction, size);
-    std::vector<std::vector<std::byte>> exact(contexts.size()), arbitrary(contexts.size());
+  struct Job {
+    Case one;
+    std::size_t count;
+    std::size_t bytes() const { return count * size_of(one.dtype).value(); }
+  };
+  /// One rank's data of one job: exact values in place, arbitrary bits apart.
+  struct Data {
+    std::vector<std::byte> exact, noise_out;
+    const std::byte* noise_in;
+  };
+
+  static Data prepare(const Job& job, int rank) {
+    const std::size_t room = job.bytes() + 1;  // so that data() is a pointer for 0 elements, too
+    Data data{std::vector<std::byte>(room), std::vector<std::byte>(room),
+              noise(rank, job.one.dtype == DType::kBool).data()};
+    fill_exact(data.exact.data(), job.count, job.one.dtype, job.one.reduction, rank);
+    return data;
+  }
+
+  /// All jobs at once on every rank, as many operations in flight; then compares the ranks.
+  void run(const std::vector<Job>& jobs, const char* algorithm, Contexts& contexts) {
+    std::vector<std::vector<Data>> ranks(contexts.size());
     run_ranks(contexts, [&](Context&, Communicator& world) {
-      const int rank = world.rank().value();
-      auto& out = exact[static_cast<std::size_t>(rank)];
-      out.resize(bytes + 1);  // one more, so that data() is a pointer even for 0 elements
-      fill_exact(out.data(), count, one.dtype, one.reduction, rank);
-      auto in_place = world.allreduce(out.data(), out.data(), Count{count}, one.dtype,
-                                      one.reduction, {.algorithm = algorithm});
-      EXPECT_TRUE(in_place) << in_place.error().message;
-      auto& noise = arbitrary[static_cast<std::size_t>(rank)];
-      std::vector<std::byte> in(bytes + 1);
-      noise.resize(bytes + 1);
-      fill_random(in.data(), count, one.dtype, rank);
-      auto apart = world.allreduce(in.data(), noise.data(), Count{count}, one.dtype, one.reduction,
-                                   {.algorithm = algorithm});
-      EXPECT_TRUE(apart) << apart.error().message;
+      auto& mine = ranks[static_cast<std::size_t>(world.rank().value())];
+      std::vector<Request> requests;
+      for (const Job& job : jobs) mine.push_back(prepare(job, world.rank().value()));
+      for (std::size_t i = 0; i < jobs.size(); ++i) {
+        const auto start = [&](const std::byte* in, std::byte* out) {
+          auto request =
+              world.start(Collective::kAllreduce, in, out, Count{jobs[i].count}, jobs[i].one.dtype,
+                          jobs[i].one.reduction, Rank{0}, {.algorithm = algorithm});
+          ASSERT_TRUE(request) << request.error().message;
+          requests.push_back(*std::move(request));
+        };
+        start(mine[i].exact.data(), mine[i].exact.data());
+        start(mine[i].noise_in, mine[i].noise_out.data());
+      }
+      for (Request& request : requests) {
+        const auto outcome = request.wait();
+        ASSERT_TRUE(outcome) << outcome.error().message;
+      }
     });
-    for (std::size_t rank = 0; rank < contexts.size(); ++rank) {
-      const bool right = std::memcmp(exact[rank].data(), wanted.data(), bytes) == 0;
-      const bool same = std::memcmp(arbitrary[rank].data(), arbitrary[0].data(), bytes) == 0;
-      EXPECT_TRUE(right && same) << algorithm << " " << name(one.dtype) << " "
-                                 << name(one.reduction) << " [" << count << "] rank " << rank
-                                 << (right ? " differs from rank 0" : " is wrong");
+    for (std::size_t i = 0; i < jobs.size(); ++i) compare(jobs[i], i, algorithm, ranks);
+    combinations_ += jobs.size();
+  }
+
+  static void compare(const Job& job, std::size_t i, const char* algorithm,
+                      const std::vector<std::vector<Data>>& ranks) {
+    const std::vector<std::byte> wanted =
+        expected(job.count, job.one.dtype, job.one.reduction, static_cast<int>(ranks.size()));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const Data& data = ranks[rank][i];
+      const bool right = std::memcmp(data.exact.data(), wanted.data(), job.bytes()) == 0;
+      const bool same =
+          std::memcmp(data.noise_out.data(), ranks[0][i].noise_out.data(), job.bytes()) == 0;
+      EXPECT_TRUE(right && same) << algorithm << " " << name(job.one.dtype) << " "
+                                 << name(job.one.reduction) << " [" << job.count << "] rank "
+                                 << rank << (right ? " differs from rank 0" : " is wrong");
     }
-    ++combinations_;
   }
   std::size_t combinations_ = 0;
 };
@@ -155,11 +225,15 @@ TEST_P(Matrix, SameBitsOnEveryRank) {
   Contexts contexts = make_ranks(p, transport);
   const std::vector<Case> all = cases();
   for (const char* algorithm : kAlgorithms) {
+    for (const std::size_t count : sizes(p)) {
+      std::vector<Job> jobs;
+      for (const Case& one : all) jobs.push_back({one, count});
+      run(jobs, algorithm, contexts);
+    }
+    // Long messages: all of them at every p take many minutes, so a run takes every 35th.
     for (std::size_t i = 0; i < all.size(); ++i) {
-      for (const std::size_t count : sizes(p)) run(count, all[i], algorithm, contexts);
-      // Long messages: all of them at every p take minutes, so a run takes every 13th.
-      const bool chosen = (i + static_cast<std::size_t>(p)) % 13 == 0;
-      if (full_run() || chosen) run(kLong, all[i], algorithm, contexts);
+      const bool chosen = (i + static_cast<std::size_t>(p)) % 35 == 0;
+      if (full_run() || chosen) run({{all[i], kLong}}, algorithm, contexts);
     }
   }
   std::printf("%zu combinations\n", combinations_);
