@@ -14,6 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kDialTime = 2s;  // a stranger who says nothing costs this
 constexpr auto kRoundPause = 50ms;
+// That the job has started may be the last word of an earlier session that this rank has left.
+constexpr auto kStartedTime = 1s;
 constexpr auto kPatience = 5s;  // rank 0 gives up first, since it can name who is missing
 
 class Attendance {
@@ -77,8 +79,15 @@ class Attendance {
       case Dial::Outcome::kAnswered:
         if (dial.verdict() == Verdict::kWelcome) return dial.take();
         if (dial.verdict() == Verdict::kAnotherJob) why = where + " belongs to another job";
-        if (dial.verdict() == Verdict::kNotNow) why = where + " is not ready";
-        if (dial.verdict() == Verdict::kStarted) return started();
+        if (dial.verdict() == Verdict::kNotNow) {
+          why = where + " is not ready";
+          started_at_.reset();
+        }
+        if (dial.verdict() == Verdict::kStarted) {
+          why = where + " has started the job already";
+          if (!started_at_) started_at_ = Clock::now();
+          if (Clock::now() >= *started_at_ + kStartedTime) return started();
+        }
     }
     return Descriptor();
   }
@@ -154,6 +163,7 @@ class Attendance {
   const Job& job_;
   Listener& listener_;
   Registration self_;
+  std::optional<Clock::time_point> started_at_;  // since when we have been told so
 };
 
 }  // namespace

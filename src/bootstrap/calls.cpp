@@ -76,7 +76,7 @@ void Links::settle(int rank, Call& call) {
   if (dial.outcome() == Dial::Outcome::kAnswered) {
     call.started_at = now;  // it lives, but is not ready or is about to call here
   } else if (now >= call.started_at + job_.timeout) {
-    learn(Departure{Rank{rank}, false, "could not be reached for " + describe(job_.timeout), ""});
+    learn(Departure{Rank{rank}, false, "went silent for " + describe(job_.timeout), ""});
   }
 }
 

@@ -48,6 +48,11 @@ void Channel::finish() {
   shutdown(fd(), SHUT_WR);
 }
 
+bool Channel::hung_up() const {
+  char next;
+  return recv(fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 std::string Channel::read(std::size_t bytes_max) {
   std::string bytes(bytes_max, '\0');
   for (;;) {

@@ -61,6 +61,8 @@ class Channel {
   /// the stream or an error.
   std::string read(std::size_t bytes_max);
   bool ended() const { return ended_; }
+  /// Whether the peer has said its last and all of it was read.
+  bool hung_up() const;
 
  private:
   Descriptor socket_;

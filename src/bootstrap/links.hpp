@@ -46,7 +46,11 @@ class Links {
   bool closed() const;
   /// Drops what is still open.
   void close();
-  const News& news() const { return news_; }
+  bool leaving() const { return phase_ != Phase::kMember; }
+  /// Whether that rank has said farewell.
+  bool left(int rank) const {
+    return rank >= 0 && rank < job_.size && news_.departure(rank) && !news_.failed(rank);
+  }
 
  private:
   enum class Phase : std::uint8_t { kMember, kLeaving, kClosing };

@@ -62,12 +62,16 @@ void Listener::accept_all() {
 
 void Listener::converse(Visitor& visitor, const Door& door) {
   ServerHandshake& handshake = visitor.handshake;
-  const bool challenged = handshake.challenged();
   visitor.channel.flush();
   while (handshake.state() == Handshake::State::kWorking) {
     const std::string bytes = visitor.channel.read(handshake.wanted());
     if (bytes.empty()) break;
+    const bool greeting = !handshake.challenged();
     handshake.feed(bytes);
+    if (greeting && visitor.channel.hung_up()) {
+      visitor.done = true;  // it grew tired of waiting for us, which is not its fault
+      return;
+    }
     visitor.channel.send(handshake.take_output());
   }
   if (handshake.state() == Handshake::State::kProven) {
@@ -80,7 +84,7 @@ void Listener::converse(Visitor& visitor, const Door& door) {
     drop(visitor);
   } else if (visitor.channel.ended()) {
     // Whoever hangs up on our proof does not share our secret.
-    if (challenged) drop(visitor);
+    if (handshake.challenged()) drop(visitor);
     visitor.done = true;
   }
 }

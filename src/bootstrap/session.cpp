@@ -192,7 +192,10 @@ class LiveSession final : public Session {
   Verdict admit(const Identity& identity) {
     if (identity.purpose == Purpose::kRendezvous) {
       if (job_.rank != Rank{0}) return Verdict::kNotNow;
-      return identity.job == job_.id ? Verdict::kStarted : Verdict::kAnotherJob;
+      if (identity.job != job_.id) return Verdict::kAnotherJob;
+      // Who has left may be back for another session, for which this process is not ready yet.
+      const bool back = links_.leaving() || links_.left(identity.rank);
+      return back ? Verdict::kNotNow : Verdict::kStarted;
     }
     if (identity.job != roster_.run) return Verdict::kAnotherJob;
     return identity.purpose == Purpose::kControl ? links_.admit(identity.rank)

@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
+#include "bootstrap/news.hpp"
 #include "unit/bootstrap/ranks.hpp"
 
 namespace farandole::test {
@@ -33,8 +37,8 @@ TEST(Session, AllRanksGetTheSameTable) {
   }
 }
 
-// Goal: when all leave at once, everybody hears of everybody, cleanly, with the state.
-// Method: leave on all ranks together and look at what each heard.
+// Goal: when all leave at once, right after the start, nobody is taken for dead.
+// Method: leave on all ranks together; every departure heard is clean and carries the state.
 TEST(Session, AllLeaveTogether) {
   for (const int size : {1, 2, 7, 33}) {
     Ranks ranks(size);
@@ -46,7 +50,6 @@ TEST(Session, AllLeaveTogether) {
         EXPECT_EQ(departure.state, "done");
         EXPECT_NE(departure.rank, Rank{rank});
       }
-      EXPECT_EQ(ranks.ear(rank).departures().size(), static_cast<std::size_t>(size - 1));
     }
   }
 }
@@ -102,6 +105,168 @@ TEST(Session, FloodReachesEveryoneOnce) {
     EXPECT_FALSE(next.contains(rank));
     EXPECT_EQ(ranks.ear(rank).notices().size(), std::size_t{kMessages * (kSize - 1)});
   }
+}
+
+// Goal: open() and accept() end in time, with an error that names the peer.
+// Method: nobody calls; a bad rank; one's own rank; a purpose too long; after leaving.
+TEST(Session, WaitsForDataSocketsEnd) {
+  Ranks ranks(3);
+  ASSERT_EQ(ranks.errors(), "");
+  const Deadline soon = Deadline::after(50ms);
+  const auto late = ranks[0].accept(Rank{1}, "nobody calls", soon);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().kind, ErrorKind::kTimedOut);
+  EXPECT_NE(late.error().message.find("rank 1 (host"), std::string::npos);
+  for (const int peer : {-1, 0, 3}) {
+    EXPECT_EQ(ranks[0].open(Rank{peer}, "x", soon).error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_EQ(ranks[0].accept(Rank{peer}, "x", soon).error().kind, ErrorKind::kInvalidArgument);
+  }
+  EXPECT_EQ(ranks[0].open(Rank{1}, std::string(2000, 'x'), soon).error().kind,
+            ErrorKind::kInvalidArgument);
+  ranks[2].leave("");
+  EXPECT_EQ(ranks[2].open(Rank{0}, "x", Deadline::never()).error().kind,
+            ErrorKind::kInvalidArgument);
+}
+
+// Goal: a departure ends waits for that rank, and no others.
+// Method: wait without a deadline for a rank that leaves; a socket that it opened before stays
+// good; a wait for another rank succeeds afterwards.
+TEST(Session, ADepartureEndsWaits) {
+  Ranks ranks(3);
+  ASSERT_EQ(ranks.errors(), "");
+  auto before = ranks[2].open(Rank{0}, "before", Deadline::after(kPatience));
+  ASSERT_TRUE(before);
+  on_threads(4, [&](int part) {
+    if (part == 0) {
+      const auto lost = ranks[0].accept(Rank{2}, "never", Deadline::never());
+      ASSERT_FALSE(lost);
+      EXPECT_EQ(lost.error().kind, ErrorKind::kRankFailed);
+      ASSERT_TRUE(lost.error().culprit);
+      EXPECT_EQ(lost.error().culprit->rank, 2);
+      EXPECT_EQ(lost.error().culprit->pid, getpid());
+      EXPECT_NE(lost.error().message.find("shut down"), std::string::npos);
+    } else if (part == 1) {
+      ranks[2].leave("");
+    } else if (part == 2) {
+      auto fd = ranks[0].accept(Rank{1}, "later", Deadline::after(kPatience));
+      ASSERT_TRUE(fd) << fd.error().message;
+      close(*fd);
+    } else {
+      ASSERT_TRUE(ranks.ear(1).wait_for_departures(1));
+      auto fd = ranks[1].open(Rank{0}, "later", Deadline::after(kPatience));
+      ASSERT_TRUE(fd) << fd.error().message;
+      close(*fd);
+    }
+  });
+  auto parked = ranks[0].accept(Rank{2}, "before", Deadline::after(kPatience));
+  ASSERT_TRUE(parked) << parked.error().message;
+  close(*parked);
+  close(*before);
+  EXPECT_EQ(ranks[0].open(Rank{2}, "x", Deadline::never()).error().kind, ErrorKind::kRankFailed);
+}
+
+// Goal: leaving early disturbs nobody, works twice and from several threads, and says its state.
+// Method: inner ranks of nine leave one after the other; the rest flood messages in between.
+TEST(Session, SomeLeaveEarly) {
+  constexpr int kSize = 9;
+  Ranks ranks(kSize);
+  ASSERT_EQ(ranks.errors(), "");
+  std::size_t left = 0;
+  for (const int leaver : {1, 0, 3}) {
+    on_threads(3, [&](int) { ranks[leaver].leave("state of " + std::to_string(leaver)); });
+    ++left;
+    for (const int rank : {2, 4, 5, 6, 7, 8}) {
+      ASSERT_TRUE(ranks.ear(rank).wait_for_departures(left));
+      const Departure departure = ranks.ear(rank).departures().back();
+      EXPECT_EQ(departure.rank, Rank{leaver});
+      EXPECT_TRUE(departure.clean) << departure.reason;
+      EXPECT_EQ(departure.state, "state of " + std::to_string(leaver));
+    }
+    ranks[8].flood("after " + std::to_string(leaver));
+    for (const int rank : {2, 4, 5, 6, 7}) {
+      ASSERT_TRUE(
+          ranks.ear(rank).wait_for([left](const Ear& ear) { return ear.noticed.size() == left; }));
+    }
+  }
+}
+
+// Goal: nothing is left behind: no descriptor, no thread, also of starts that failed.
+// Method: compare /proc/self before and after jobs that end in different ways.
+TEST(Session, LeavesNothingBehind) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  {
+    const Ranks warm_up(2);
+  }
+  const auto descriptors_before = open_descriptors();
+  const auto threads_before = threads();
+  {
+    Ranks ranks(5);
+    ASSERT_EQ(ranks.errors(), "");
+    // A socket that nobody takes, and a call that is never answered.
+    auto fd = ranks[1].open(Rank{2}, "parked", Deadline::after(kPatience));
+    ASSERT_TRUE(fd);
+    close(*fd);
+    (void)!ranks[3].accept(Rank{4}, "nobody", Deadline::after(1ms));
+    ranks[0].leave("");
+  }
+  {
+    const Ranks failing(3, [](Job& job) {
+      job.size = job.rank == Rank{2} ? 4 : 3;
+      job.start_timeout = 500ms;
+    });
+    EXPECT_NE(failing.errors(), "");
+  }
+  EXPECT_EQ(open_descriptors(), descriptors_before);
+  EXPECT_EQ(threads(), threads_before);
+}
+
+// Goal: a message or state too long for the wire is dropped, and what follows still arrives.
+// Method: flood one byte too many, then the longest that is allowed.
+TEST(Session, MessagesHaveABound) {
+  Ranks ranks(2);
+  ASSERT_EQ(ranks.errors(), "");
+  ranks[0].flood(std::string(kMessageBytesMax + 1, 'x'));
+  ranks[0].flood(std::string(kMessageBytesMax, 'y'));
+  ASSERT_TRUE(ranks.ear(1).wait_for([](const Ear& ear) { return ear.noticed.size() == 1; }));
+  EXPECT_EQ(ranks.ear(1).notices()[0].second, std::string(kMessageBytesMax, 'y'));
+  ranks[0].leave(std::string(kMessageBytesMax + 1, 's'));
+  ASSERT_TRUE(ranks.ear(1).wait_for_departures(1));
+  EXPECT_TRUE(ranks.ear(1).departures()[0].clean);
+  EXPECT_EQ(ranks.ear(1).departures()[0].state, "");
+}
+
+// Goal: a job can be started again by the same processes with the same launcher's socket.
+// Method: three times, with one rank out of step.
+TEST(Session, CanBeStartedAgain) {
+  const Descriptor socket = launcher_socket();
+  on_threads(3, [&](int rank) {
+    for (int round = 0; round < 3; ++round) {
+      auto session = Session::start(local_job(rank, 3, socket), {}, {});
+      ASSERT_TRUE(session) << session.error().message;
+      (*session)->leave("");
+    }
+  });
+}
+
+// Goal: a child forked off a rank can drop what it inherited, and the rank does not notice.
+// Method: fork; the child destroys the session; the parent floods afterwards.
+TEST(Session, AForkedChildMayDropItsCopy) {
+  Ranks ranks(2);
+  ASSERT_EQ(ranks.errors(), "");
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    ranks.sessions[1].reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ranks[1].flood("alive");
+  EXPECT_TRUE(ranks.ear(0).wait_for([](const Ear& ear) { return ear.noticed.size() == 1; }));
+  EXPECT_TRUE(ranks.ear(0).departures().empty());
 }
 
 }  // namespace
