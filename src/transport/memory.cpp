@@ -48,9 +48,11 @@ Result<std::unique_ptr<Memory>> Memory::create(Bytes reserve) {
                                                   " bytes was asked for; allowed is two pages "
                                                   "and more."};
   }
-  const int fd = ::memfd_create("farandole", MFD_CLOEXEC);
+  const int fd = ::memfd_create("farandole", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return refused("memfd_create", bytes);
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+  // The seals promise to peers that what they have mapped never shrinks under them.
+  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(fd, F_ADD_SEALS, kSizeSeals) != 0) {
     Error error = refused("ftruncate", bytes);
     ::close(fd);
     return error;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
+
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -41,6 +43,7 @@ class Memory {
   Bytes reserved() const { return reserved_; }
   int fd() const { return fd_; }
   static constexpr std::size_t kHeaderBytes = 4096;
+  static constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   static constexpr std::size_t kWarmBytes = std::size_t{64} << 20;
 
  private:

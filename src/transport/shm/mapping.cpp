@@ -12,6 +12,8 @@
 #include <cstring>
 #include <string>
 
+#include "transport/memory.hpp"
+
 namespace farandole::shm {
 namespace {
 
@@ -35,15 +37,19 @@ Result<Mapping> Mapping::open(const Member& member) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return unsupported(member, path + ": " + std::strerror(errno));
   struct stat status{};
-  const bool whole =
-      ::fstat(file, &status) == 0 && static_cast<unsigned long long>(status.st_size) == bytes;
+  // Sealed, it cannot be cut off while it is mapped.
+  const bool whole = ::fstat(file, &status) == 0 &&
+                     static_cast<unsigned long long>(status.st_size) == bytes &&
+                     ::fcntl(file, F_GET_SEALS) == Memory::kSizeSeals;
   void* base =
       whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)
             : MAP_FAILED;
   const int error = errno;
   ::close(file);
-  if (!whole)
-    return unsupported(member, path + " is not a memory of " + std::to_string(bytes) + " bytes");
+  if (!whole) {
+    return unsupported(member,
+                       path + " is no sealed memory of " + std::to_string(bytes) + " bytes");
+  }
   if (base == MAP_FAILED) return unsupported(member, path + ": mmap: " + std::strerror(error));
   Mapping mapping(static_cast<std::byte*>(base), Bytes{bytes});
   mapping.owned_ = true;

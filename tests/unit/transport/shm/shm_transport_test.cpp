@@ -1,6 +1,8 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <thread>
@@ -57,6 +59,8 @@ TEST(ShmConnect, RefusesRanksItCannotReach) {
 // Method: break each part of a good card in turn.
 TEST(ShmConnect, ChecksWhatItMaps) {
   ShmRank a(0), b(1);
+  const int unsealed = ::memfd_create("unsealed", MFD_CLOEXEC);
+  ASSERT_EQ(::ftruncate(unsealed, static_cast<off_t>(b.memory->reserved().value())), 0);
   const std::string bytes = std::to_string(b.memory->reserved().value());
   const std::string fd = std::to_string(b.memory->fd());
   const std::string pid = std::to_string(::getpid());
@@ -66,6 +70,7 @@ TEST(ShmConnect, ChecksWhatItMaps) {
       {"shm.memory", pid + ":99999:" + bytes},
       {"shm.memory", "999999999:" + fd + ":" + bytes},
       {"shm.memory", pid + ":" + std::to_string(a.memory->fd()) + ":" + bytes},
+      {"shm.memory", pid + ":" + std::to_string(unsealed) + ":" + bytes},
       {"shm.token", "1"},
       {"shm.doorbell", "no such bell"}};
   for (const auto& [card, value] : broken) {
@@ -78,6 +83,7 @@ TEST(ShmConnect, ChecksWhatItMaps) {
     EXPECT_EQ(error.kind, ErrorKind::kUnsupported);
     EXPECT_NE(error.message.find("rank 1"), std::string::npos);
   }
+  ::close(unsealed);
 }
 
 // Goal: a peer that fails while this rank waits for it ends the wait with its name.
