@@ -213,9 +213,12 @@ void print(const std::string& what, const Counts& counts) {
 // messages over, under any of eight regimes; all of those must be rejected.
 TEST(Mutation, EveryHarmfulOneIsRejected) {
   std::map<std::string, Counts> by_algorithm;
-  for (const std::int64_t p : {2, 3, 4, 5, 6, 7, 8}) {
+  for (const std::int64_t p : {2, 3, 4, 5, 6, 7, 8, 9}) {
     for (const Schedule& schedule : all_schedules(p)) {
       if (schedule.root != 0 && schedule.root != p - 1) continue;
+      // Rings and direct exchanges look the same at every p, and their mutants grow as p^3.
+      const bool unrolled = schedule.algorithm != "direct" && schedule.algorithm.find("ring") != 0;
+      if (p > 5 && !unrolled) continue;
       Counts& counts =
           by_algorithm[std::string(name(schedule.collective)) + " " + schedule.algorithm];
       MutationRun(schedule, counts).run();
