@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -202,8 +201,7 @@ def main() -> None:
     hvd.init()
     if arguments.batch_size % hvd.size() != 0:
         sys.exit(f"A batch of {arguments.batch_size} cannot be shared evenly by {hvd.size()} ranks")
-    cores = len(os.sched_getaffinity(0))
-    torch.set_num_threads(max(1, cores // hvd.local_size()))
+    torch.set_num_threads(1)  # ranks share the cores, and the network is too small for more
     torch.manual_seed(arguments.seed)
     learning, testing = load(arguments.seed)
     steps_per_epoch = len(learning.labels) // arguments.batch_size

@@ -165,6 +165,8 @@ class GradientExchange:
 
     def finish(self) -> None:
         """Ends the step: sends what is left, waits for all, leaves the result in the gradients."""
+        if not self._buckets:
+            return
         self.meter.begin_waiting()
         self.send_rest()
         for bucket in self._buckets:
