@@ -1,7 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 // Rank 0's side of the rendezvous.
-#include <algorithm>
 #include <chrono>
 #include <list>
 #include <optional>
@@ -109,22 +108,18 @@ class Assembly {
     } else if (auto& place = present_[guest.rank.value()]; !place) {
       ++arrived_;
       place = registration;
-    } else if (place->instance != registration.instance) {
+    } else {
       fail({ErrorKind::kInvalidArgument,
             "two processes came as one rank: " + describe(place->member) + " and " + name + "."});
     }
     guest.registration = std::move(registration);
   }
 
-  /// A member that came and hung up has died, unless it came again meanwhile.
+  /// A member that came and hung up has died.
   void lose(Guest& guest) {
     guest.done = true;
     if (!guest.registration) return;
     const Member& member = guest.registration->member;
-    const bool again = std::any_of(guests_.begin(), guests_.end(), [&](const Guest& other) {
-      return &other != &guest && !other.done && other.rank == guest.rank && other.registration;
-    });
-    if (again) return;
     fail({ErrorKind::kRankFailed, describe(member) + " went away while the job started.",
           ProcessName{member.rank.value(), member.host, member.pid}});
   }
@@ -138,10 +133,10 @@ class Assembly {
     for (int rank = 0; rank < job_.size; ++rank) {
       if (!present_[static_cast<std::size_t>(rank)]) absent.push_back(rank);
     }
-    return {ErrorKind::kTimedOut, describe(absent) + " of " + std::to_string(job_.size) +
-                                      " did not come to rank 0 at " +
-                                      text(local_endpoint(listener_.fd())) + " within " +
-                                      describe(job_.start_timeout) + "."};
+    return {ErrorKind::kTimedOut,
+            describe(absent) + " of " + std::to_string(job_.size) + " did not come to rank 0 at " +
+                text(Endpoint{job_.address, local_endpoint(listener_.fd()).port}) + " within " +
+                describe(job_.start_timeout) + "."};
   }
 
   Result<Roster> make_roster() const {

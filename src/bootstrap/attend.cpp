@@ -34,12 +34,12 @@ class Attendance {
   Result<Descriptor> find_rank_0(Deadline deadline) {
     std::string last = "nobody listens there";
     while (!deadline.passed()) {
-      for (int i = 0; i < job_.port_count && !deadline.passed(); ++i) {
+      const auto addresses = resolve(job_.address);
+      if (!addresses) last = addresses.error().message;
+      for (int i = 0; addresses && i < job_.port_count && !deadline.passed(); ++i) {
         const auto port = static_cast<std::uint16_t>(job_.port + i);
-        auto addresses = resolve(job_.address, port);
-        if (!addresses) return addresses.error();
         for (const Address& address : *addresses) {
-          auto socket = try_at(address, port, deadline, last);
+          auto socket = try_at(with_port(address, port), port, deadline, last);
           if (!socket || *socket) return socket;
         }
       }
@@ -125,7 +125,7 @@ class Attendance {
   void set_own_host(int socket) {
     if (!self_.listener.host.empty()) return;
     self_.listener.host = local_endpoint(socket).host;
-    auto own = numeric_address(self_.listener);
+    const auto own = numeric_address(self_.listener);
     if (own && is_loopback(*own)) self_.listener.host = outside_address();
   }
 
@@ -138,7 +138,8 @@ class Attendance {
     if (roster->members.size() != static_cast<std::size_t>(job_.size)) {
       return Error{ErrorKind::kInternal, "rank 0 sent a table of another size."};
     }
-    roster->listeners[0] = rank_0;  // as it was reached, which may not be as it is bound
+    // Rank 0 itself may not know how it is reached.
+    if (roster->listeners[0].host.empty()) roster->listeners[0] = rank_0;
     return roster;
   }
 

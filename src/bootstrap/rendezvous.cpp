@@ -32,14 +32,31 @@ Result<Descriptor> adopt(int listen_fd) {
   return copy;
 }
 
-Result<std::string> listening_host(const Job& job) {
-  if (!job.interface.empty()) return interface_address(job.interface);
-  auto addresses = resolve(job.address, job.port);
-  if (!addresses) return addresses.error();
-  const Address& first = addresses->front();
+/// Where to listen, and how the others reach this process there.
+struct Place {
+  std::string bound;
+  std::string published;  // empty: where its connection to rank 0 comes from
+};
+
+Result<Place> choose_place(const Job& job) {
+  Place place;
+  if (!job.interface.empty()) {
+    auto own = interface_address(job.interface);
+    if (!own) return own.error();
+    place.published = *std::move(own);
+  }
+  // A name that nobody knows yet may be known soon; finding rank 0 is where that matters.
+  const auto addresses = resolve(job.address);
+  const Address first = addresses ? addresses->front() : Address{};
   const bool six = first.storage.ss_family == AF_INET6;
-  if (is_loopback(first)) return std::string(six ? "::1" : "127.0.0.1");
-  return std::string(six ? "::" : "0.0.0.0");
+  if (addresses && is_loopback(first)) {
+    place.bound = place.published = six ? "::1" : "127.0.0.1";
+  } else if (!place.published.empty() && job.rank != Rank{0}) {
+    place.bound = place.published;
+  } else {
+    place.bound = six ? "::" : "0.0.0.0";  // rank 0 is to be found at the job's address as well
+  }
+  return place;
 }
 
 Result<Descriptor> listen_at_first_free(const Job& job, const std::string& host) {
@@ -55,18 +72,19 @@ Result<Descriptor> listen_at_first_free(const Job& job, const std::string& host)
 
 }  // namespace
 
-Result<Descriptor> open_listener(const Job& job) {
-  if (job.rank == Rank{0} && job.listen_fd >= 0) return adopt(job.listen_fd);
-  auto host = listening_host(job);
-  if (!host) return host.error();
-  if (job.rank == Rank{0}) return listen_at_first_free(job, *host);
-  return listen_at(Endpoint{*host, 0});
+Result<Descriptor> open_listener(const Job& job, Endpoint& published) {
+  auto place = choose_place(job);
+  if (!place) return place.error();
+  const bool first = job.rank == Rank{0};
+  auto socket = first && job.listen_fd >= 0 ? adopt(job.listen_fd)
+                : first                     ? listen_at_first_free(job, place->bound)
+                                            : listen_at(Endpoint{place->bound, 0});
+  if (!socket) return socket.error();
+  published = Endpoint{place->published, local_endpoint(socket->fd()).port};
+  return socket;
 }
 
 Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self) {
-  const Endpoint bound = local_endpoint(listener.fd());
-  self.listener.port = bound.port;
-  if (bound.host != "0.0.0.0" && bound.host != "::") self.listener.host = bound.host;
   const Deadline deadline = Deadline::after(job.start_timeout);
   return job.rank == Rank{0} ? assemble(job, listener, std::move(self), deadline)
                              : attend(job, listener, std::move(self), deadline);

@@ -10,13 +10,14 @@
 namespace farandole {
 
 /// Opens this process's listener: rank 0's at the launcher's socket or the first free port of
-/// the job, the others' at any port. A job whose address is a loopback address listens there
-/// only, so that it is out of reach of other hosts.
+/// the job, the others' at any port, on Job::interface if that is set. A job whose address is a
+/// loopback address listens there only, so that it is out of reach of other hosts. `published`
+/// becomes what the others are told; its host is empty if that is not known yet.
 /// Errors    kInvalidArgument naming address and ports when none is free.
-Result<Descriptor> open_listener(const Job& job);
+Result<Descriptor> open_listener(const Job& job, Endpoint& published);
 
 /// Brings all ranks of the job together at rank 0 and gives each the same roster. `self` is this
-/// process; its listener's host is filled in here. Blocks until Job::start_timeout.
+/// process. Blocks until Job::start_timeout.
 /// Errors    as Session::start().
 Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self);
 

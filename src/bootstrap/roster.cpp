@@ -52,7 +52,7 @@ std::string encode(const Registration& registration) {
   Writer writer;
   write(writer, registration.member);
   write(writer, registration.listener);
-  writer.i32(registration.size).u64(registration.instance);
+  writer.i32(registration.size);
   return std::move(writer).bytes();
 }
 
@@ -62,7 +62,6 @@ Result<Registration> decode_registration(std::string_view bytes) {
   registration.member = read_member(reader);
   registration.listener = read_endpoint(reader);
   registration.size = reader.i32();
-  registration.instance = reader.u64();
   if (!reader.complete()) return malformed("registration");
   return registration;
 }

@@ -17,9 +17,8 @@ namespace farandole {
 /// One process as it presents itself to rank 0.
 struct Registration {
   Member member;
-  Endpoint listener;           // where it accepts connections
-  int size = 0;                // of the job, as it was told
-  std::uint64_t instance = 0;  // random: tells a repeated attempt from a second process
+  Endpoint listener;  // where it accepts connections
+  int size = 0;       // of the job, as it was told
 };
 
 /// What rank 0 hands out: who is where, and a random name for this run of the job, so that

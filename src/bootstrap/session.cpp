@@ -20,7 +20,6 @@
 #include "bootstrap/host.hpp"
 #include "bootstrap/links.hpp"
 #include "bootstrap/rendezvous.hpp"
-#include "bootstrap/secret.hpp"
 
 namespace farandole {
 namespace {
@@ -44,6 +43,24 @@ class Bell {
 
  private:
   Descriptor event_;
+};
+
+/// While it lives, threads that are started leave the process's signals to the others, but for
+/// those that a thread raises itself.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, own);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
 };
 
 /// The read end of the launcher's pipe; the original stays open for a later session.
@@ -96,14 +113,17 @@ void settle_local_ranks(Members& members) {
 
 class LiveSession final : public Session {
  public:
-  LiveSession(const Job& job, Roster roster, std::unique_ptr<Listener> listener, Events events)
+  LiveSession(const Job& job, Roster roster, std::unique_ptr<Listener> listener, Events events,
+              Bell bell)
       : job_(job),
         roster_(std::move(roster)),
         listener_(std::move(listener)),
         events_(std::move(events)),
+        bell_(std::move(bell)),
         exchange_(job_, roster_),
         links_(job_, roster_, relayed_),
         launcher_(job.launcher_fd) {
+    const SignalsBlocked inherited;
     thread_ = std::thread([this] { run(); });
   }
   LiveSession(const LiveSession&) = delete;
@@ -255,14 +275,11 @@ std::optional<Error> check(const Job& job) {
   return std::nullopt;
 }
 
-Result<Registration> introduce(const Job& job, std::map<std::string, std::string> cards) {
-  auto random = random_bytes(sizeof(std::uint64_t));
-  if (!random) return random.error();
+Registration introduce(const Job& job, std::map<std::string, std::string> cards) {
   Registration self;
   self.member =
       Member{job.rank, job.local_rank, host_name(), host_identity(), getpid(), std::move(cards)};
   self.size = job.size;
-  self.instance = Reader(*random).u64();
   return self;
 }
 
@@ -272,22 +289,23 @@ Result<std::unique_ptr<Session>> Session::start(const Job& job,
                                                 std::map<std::string, std::string> cards,
                                                 Events events) {
   if (auto error = check(job)) return *error;
+  Bell bell;
+  if (!bell) return Error{ErrorKind::kInternal, "the system gave no event descriptor."};
   auto self = introduce(job, std::move(cards));
-  if (!self) return self.error();
   std::unique_ptr<Listener> listener;
-  Roster roster{"", {self->member}, {Endpoint{}}};
+  Roster roster{"", {self.member}, {Endpoint{}}};
   if (job.size > 1) {
-    auto socket = open_listener(job);
+    auto socket = open_listener(job, self.listener);
     if (!socket) return socket.error();
     listener = std::make_unique<Listener>(*std::move(socket), job.secret,
                                           kVisitorsMax + static_cast<std::size_t>(job.size));
-    auto met = rendezvous(job, *listener, *std::move(self));
+    auto met = rendezvous(job, *listener, std::move(self));
     if (!met) return met.error();
     roster = *std::move(met);
   }
   settle_local_ranks(roster.members);
   return std::unique_ptr<Session>(std::make_unique<LiveSession>(
-      job, std::move(roster), std::move(listener), std::move(events)));
+      job, std::move(roster), std::move(listener), std::move(events), std::move(bell)));
 }
 
 }  // namespace farandole

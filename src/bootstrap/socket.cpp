@@ -110,8 +110,17 @@ std::string text(const Endpoint& endpoint) {
   return (six ? "[" + endpoint.host + "]" : endpoint.host) + ":" + std::to_string(endpoint.port);
 }
 
-Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port) {
-  return look_up(host, port, 0);
+Result<std::vector<Address>> resolve(const std::string& host) {
+  return look_up(host, 0, 0);
+}
+
+Address with_port(Address address, std::uint16_t port) {
+  if (address.storage.ss_family == AF_INET) {
+    reinterpret_cast<sockaddr_in*>(&address.storage)->sin_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_port = htons(port);
+  }
+  return address;
 }
 
 Result<Address> numeric_address(const Endpoint& endpoint) {

@@ -51,9 +51,11 @@ struct Address {
   socklen_t length = 0;
 };
 
-/// All addresses of `host` (a name or a number), IPv4 first. May block in the resolver.
+/// All addresses of `host` (a name or a number), IPv4 first, without port. May block in the
+/// resolver.
 /// Errors    kInvalidArgument naming the host when it has none.
-Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port);
+Result<std::vector<Address>> resolve(const std::string& host);
+Address with_port(Address address, std::uint16_t port);
 /// The same for a numeric host; never blocks.
 Result<Address> numeric_address(const Endpoint& endpoint);
 

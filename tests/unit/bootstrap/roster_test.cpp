@@ -18,14 +18,13 @@ Member member(int rank) {
 // Goal: registrations, rosters and failures arrive as they were sent, or not at all.
 // Method: encode and decode; every prefix and a byte too many are refused.
 TEST(Roster, SurvivesTheWire) {
-  const std::string registration = encode(Registration{member(3), {"10.0.0.1", 5}, 4, 99});
+  const std::string registration = encode(Registration{member(3), {"10.0.0.1", 5}, 4});
   const auto again = decode_registration(registration);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->member.cards, member(3).cards);
   EXPECT_EQ(again->member.pid, 103);
   EXPECT_EQ(text(again->listener), "10.0.0.1:5");
   EXPECT_EQ(again->size, 4);
-  EXPECT_EQ(again->instance, 99u);
 
   const Roster roster{"run", {member(0), member(1)}, {{"::1", 1}, {"127.0.0.1", 2}}};
   const auto copy = decode_roster(encode(roster));
