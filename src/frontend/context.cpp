@@ -15,9 +15,7 @@ namespace farandole {
 namespace {
 
 Result<void> make_memory(ContextState& state) {
-  auto reserve = number_setting("FARANDOLE_MEMORY");
-  if (!reserve) return reserve.error();
-  auto memory = Memory::create(Bytes{static_cast<std::size_t>(*reserve)});
+  auto memory = Memory::create(state.memory_reserve);
   if (!memory) return memory.error();
   state.memory = *std::move(memory);
   auto doorbell = Doorbell::create(ShmTransport::bell_word(*state.memory));
@@ -144,6 +142,10 @@ Result<std::unique_ptr<Context>> Context::join(std::shared_ptr<ContextState> sta
 
 Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> state,
                                                 const std::vector<Transport*>& by_rank) {
+  // Until there is an engine to tell: whoever leaves now must not be waited for.
+  state->relay.watch([raw = state.get()](Rank gone) {
+    for (const auto& transport : raw->transports) transport->peer_failed(gone);
+  });
   if (auto connected = connect_early(*state, by_rank); !connected) return connected.error();
   std::vector<Transport*> distinct;
   for (const auto& transport : state->transports) distinct.push_back(transport.get());

@@ -38,7 +38,14 @@ void NewsRelay::departed(const Departure& departure) {
     engine_->departed(departure);
   } else {
     early_.push_back(departure);
+    if (watch_) watch_(departure.rank);
   }
+}
+
+void NewsRelay::watch(std::function<void(Rank)> gone) {
+  const std::lock_guard lock(mutex_);
+  watch_ = std::move(gone);
+  for (const Departure& departure : early_) watch_(departure.rank);
 }
 
 void NewsRelay::notice(Rank from, std::string_view message) {
@@ -70,6 +77,9 @@ void NewsRelay::close() {
 }
 
 Result<void> read_settings(ContextState& state) {
+  auto reserve = number_setting("FARANDOLE_MEMORY");
+  if (!reserve) return reserve.error();
+  state.memory_reserve = Bytes{static_cast<std::size_t>(*reserve)};
   auto check = flag_setting("FARANDOLE_CHECK");
   if (!check) return check.error();
   state.check = *check;

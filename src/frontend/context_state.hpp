@@ -32,6 +32,8 @@ class NewsRelay {
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
   void suspect(Rank peer);
+  /// Until open(): told who left, and at once who left already.
+  void watch(std::function<void(Rank)> gone);
   /// The engine outlives the relay's last call after close().
   void open(Engine& engine);
   void close();
@@ -39,6 +41,7 @@ class NewsRelay {
  private:
   std::mutex mutex_;
   Engine* engine_ = nullptr;
+  std::function<void(Rank)> watch_;
   std::vector<Departure> early_;
   std::vector<std::pair<Rank, std::string>> early_notices_;
 };
@@ -48,6 +51,7 @@ class NewsRelay {
 struct ContextState {
   Job job;
   Members members;
+  Bytes memory_reserve;            // FARANDOLE_MEMORY
   bool check = false;              // FARANDOLE_CHECK
   std::string transport = "auto";  // FARANDOLE_TRANSPORT: auto, shm, tcp
   bool peer_memory = true;         // false: stage everything, for tests
