@@ -41,9 +41,9 @@ class RoundBuilder {
   RoundBuilder& copy(Span target, Span source);
   /// target = operand (+) source
   RoundBuilder& reduce(Span target, Span operand, Span source);
-  RoundBuilder& signal(Expr peer);     // zero-byte send
-  RoundBuilder& await(Expr peer);      // zero-byte receive
-  RoundBuilder& then();                // the next action runs after the one before it
+  RoundBuilder& signal(Expr peer);  // zero-byte send
+  RoundBuilder& await(Expr peer);   // zero-byte receive
+  RoundBuilder& then();             // the next action runs after the one before it
 
  private:
   friend class ScheduleBuilder;

@@ -19,7 +19,17 @@ namespace farandole {
 class Expr {
  public:
   enum class Op : std::uint8_t {
-    kConstant, kRank, kLoop, kAdd, kSubtract, kMultiply, kDivide, kModulo, kXor, kMin, kMax,
+    kConstant,
+    kRank,
+    kLoop,
+    kAdd,
+    kSubtract,
+    kMultiply,
+    kDivide,
+    kModulo,
+    kXor,
+    kMin,
+    kMax,
   };
   struct Node {
     Op op;

@@ -59,13 +59,13 @@ struct Guard {
 struct Action {
   enum class Kind : std::uint8_t { kSend, kReceive, kLocal };
   Kind kind = Kind::kSend;
-  std::vector<Guard> when;             // this rank takes part only if all hold
-  int lane = 0;                        // kSend, kReceive; at most one of each per round and lane
-  Expr peer;                           // kSend, kReceive: a rank
-  std::optional<Span> source;          // kSend, kLocal: what is read. None: a zero-byte message.
-  std::optional<Span> target;          // kReceive, kLocal: what is written. None: zero bytes.
-  std::optional<Span> operand;         // set: target = operand (+) incoming, element by element
-  bool incoming_first = false;         // kReceive: target = incoming (+) operand
+  std::vector<Guard> when;      // this rank takes part only if all hold
+  int lane = 0;                 // kSend, kReceive; at most one of each per round and lane
+  Expr peer;                    // kSend, kReceive: a rank
+  std::optional<Span> source;   // kSend, kLocal: what is read. None: a zero-byte message.
+  std::optional<Span> target;   // kReceive, kLocal: what is written. None: zero bytes.
+  std::optional<Span> operand;  // set: target = operand (+) incoming, element by element
+  bool incoming_first = false;  // kReceive: target = incoming (+) operand
   bool after_previous = false;
   bool operator==(const Action&) const = default;
 };
@@ -86,7 +86,7 @@ struct Schedule {
   Collective collective = Collective::kAllreduce;
   std::string algorithm;
   std::int64_t rank_count = 1;
-  std::int64_t root = 0;               // broadcast
+  std::int64_t root = 0;  // broadcast
   std::int64_t chunk_count = 1;
   std::int64_t scratch_slots = 0;
   int lane_count = 1;

@@ -23,14 +23,17 @@ Schedule sampler() {
   b.loop(3, [&](const Expr& s) {
     b.round()
         .when(r ^ s, 0, 2)
-        .when(s, 1, max(r, 2))
+        .when(s, 1, r)
         .receive_reduce(out(s), in(s), r - 1)
         .then()
         .receive_reduce_first(out(s), scratch(0, s), r - 1)
         .always()
         .copy(out(0, 2), in(0, 2));
     b.loop(2, [&](const Expr& t) {
-      b.round().reduce(out(s * t), in(s * t), scratch(min(s, t), s * t)).signal(-1 + r).await(t);
+      b.round()
+          .reduce(out(s * t), in(s * t), scratch(min(s, t), s * t))
+          .signal(-1 + r)
+          .await(max(t, 1));
     });
   });
   b.round();
@@ -51,15 +54,15 @@ round
 end
 loop 3
   round
-    when 0 <= r ^ s < 2 and 1 <= s < max(r, 2): receive out[s] = in[s] + incoming from r - 1
-    when 0 <= r ^ s < 2 and 1 <= s < max(r, 2): then receive out[s] = incoming + scratch[0 as s] from r - 1
+    when 0 <= r ^ s < 2 and 1 <= s < r: receive out[s] = in[s] + incoming from r - 1
+    when 0 <= r ^ s < 2 and 1 <= s < r: then receive out[s] = incoming + scratch[0 as s] from r - 1
     copy out[0, 2] = in[0, 2]
   end
   loop 2
     round
       reduce out[s * t] = in[s * t] + scratch[min(s, t) as s * t]
       send nothing to -1 + r
-      receive nothing from t
+      receive nothing from max(t, 1)
     end
   end
 end
