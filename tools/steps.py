@@ -61,7 +61,6 @@ def system() -> None:
     have = {
         "g++": shutil.which("g++"),
         "libgtest-dev": Path("/usr/include/gtest/gtest.h").exists(),
-        "iproute2": shutil.which("ip", path=f"{os.environ['PATH']}:/sbin:/usr/sbin"),
     }
     missing = [package for package, found in have.items() if not found]
     if not missing:
