@@ -43,7 +43,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         raise UnsupportedError(
             "bfloat16 on NumPy arrays needs the package ml_dtypes, which is not installed."
         ) from missing
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 def describe(array: Any, argument: str, writable: bool = False) -> Buffer:

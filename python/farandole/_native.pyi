@@ -104,9 +104,7 @@ class Context:
         """State of every operation in flight, for bug reports."""
     def shutdown(self) -> None: ...
 
-def inproc(
-    rank_count: int, peer_memory: bool = True, transport: str = "inproc"
-) -> list[Context]:
+def inproc(rank_count: int, peer_memory: bool = True, transport: str = "inproc") -> list[Context]:
     """Contexts whose ranks are threads of this process, for tests; drive each from its own
     thread. `peer_memory=False` forces staging. `transport`: inproc, fault (inproc with random
     delays), or shm and tcp with a real rendezvous over loopback."""

@@ -218,9 +218,7 @@ class Communicator:
         source = describe(array, "array")
         shape = (self.size * (source.shape[0] if source.shape else 1), *source.shape[1:])
         target = _target(out, array, source, shape)
-        arguments = _arguments(
-            "allgather", source, target, source.count, "sum", 0, algorithm, name
-        )
+        arguments = _arguments("allgather", source, target, source.count, "sum", 0, algorithm, name)
         return arguments, array, target.owner
 
     def _broadcast(
@@ -243,9 +241,7 @@ def _target(out: Any, array: Any, source: Buffer, shape: tuple[int, ...]) -> Buf
             f"argument 'out' has dtype {target.dtype}, allowed is that of 'array', {source.dtype}."
         )
     if target.shape != shape:
-        raise InvalidArgumentError(
-            f"argument 'out' has shape {target.shape}, allowed is {shape}."
-        )
+        raise InvalidArgumentError(f"argument 'out' has shape {target.shape}, allowed is {shape}.")
     return target
 
 

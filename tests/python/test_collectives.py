@@ -1,0 +1,191 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: collectives on NumPy arrays and on anything with DLPack or the buffer protocol.
+
+Method: ranks are threads of this process, over real engines; results are compared with NumPy, on
+values that are unique to (rank, index).
+"""
+
+from __future__ import annotations
+
+import array
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from farandole import _native
+from farandole.communicator import Communicator
+from farandole.errors import InvalidArgumentError, MismatchError, RankFailed
+
+SIZE = 3
+
+
+def on_ranks(body: Callable[[Communicator], None], transport: str = "inproc") -> None:
+    """Runs `body` on SIZE ranks; the first exception of any rank is raised here."""
+    contexts = _native.inproc(SIZE, True, transport)
+    failures: list[BaseException] = []
+
+    def run(context: _native.Context) -> None:
+        try:
+            body(Communicator(context.world))
+        except BaseException as failure:
+            failures.append(failure)
+            context.shutdown()  # the others must not wait for this rank
+
+    threads = [threading.Thread(target=run, args=(context,)) for context in contexts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a rank hangs: " + "".join(c.dump() for c in contexts)
+    for context in contexts:
+        context.shutdown()
+    if failures:
+        raise failures[0]
+
+
+def mine(rank: int, count: int = 12) -> np.ndarray[Any, Any]:
+    return np.arange(count, dtype=np.float32) + 100 * rank
+
+
+def everybody(count: int = 12) -> np.ndarray[Any, Any]:
+    return np.stack([mine(rank, count) for rank in range(SIZE)])
+
+
+@pytest.mark.parametrize("transport", ["inproc", "shm", "tcp"])
+def test_results_are_those_of_numpy(transport: str) -> None:
+    def body(comm: Communicator) -> None:
+        own = mine(comm.rank)
+        np.testing.assert_array_equal(comm.allreduce(own), everybody().sum(0))
+        np.testing.assert_array_equal(comm.allreduce(own, op="max"), everybody().max(0))
+        np.testing.assert_array_equal(comm.allreduce(own, op="average"), everybody().mean(0))
+        scaled = comm.allreduce(own, op="premultiplied_sum", factor=0.5)
+        np.testing.assert_array_equal(scaled, everybody().sum(0) / 2)
+        np.testing.assert_array_equal(comm.allgather(own), everybody().reshape(-1))
+        part = comm.reducescatter(own)
+        np.testing.assert_array_equal(part, np.split(everybody().sum(0), SIZE)[comm.rank])
+        for root in range(SIZE):
+            np.testing.assert_array_equal(comm.broadcast(own, root=root), mine(root))
+        np.testing.assert_array_equal(own, mine(comm.rank))  # inputs are left alone
+        comm.barrier()
+
+    on_ranks(body, transport)
+
+
+def test_shapes() -> None:
+    def body(comm: Communicator) -> None:
+        block = np.full((2, 3), comm.rank, np.int32)
+        assert comm.allgather(block).shape == (2 * SIZE, 3)
+        assert comm.allgather(np.array(comm.rank)).tolist() == list(range(SIZE))
+        assert comm.reducescatter(np.ones((SIZE * 2, 5))).shape == (2, 5)
+        assert comm.allreduce(np.zeros((0, 4))).shape == (0, 4)
+        with pytest.raises(InvalidArgumentError, match=r"'array' has shape \(4,\)"):
+            comm.reducescatter(np.ones(SIZE + 1))
+
+    on_ranks(body)
+
+
+def test_in_place_and_out() -> None:
+    def body(comm: Communicator) -> None:
+        own = mine(comm.rank)
+        assert comm.allreduce(own, own) is own
+        np.testing.assert_array_equal(own, everybody().sum(0))
+        out = np.empty_like(own)
+        assert comm.broadcast(own, out, root=1) is out
+        for bad, word in [
+            (np.empty(11, np.float32), "shape"),
+            (np.empty(12, np.float64), "dtype"),
+            (own[::2], "strides"),
+        ]:
+            with pytest.raises(InvalidArgumentError, match=word):
+                comm.allreduce(own, bad)
+        fixed = np.empty_like(own)
+        fixed.flags.writeable = False
+        with pytest.raises(InvalidArgumentError, match="read-only"):
+            comm.allreduce(own, fixed)
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "bool", "int8", "uint64", "complex128"])
+def test_dtypes(name: str) -> None:
+    dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+    def body(comm: Communicator) -> None:
+        result = comm.allreduce(np.ones(5, dtype))
+        assert result.dtype == dtype
+        assert result.astype(np.complex128).tolist() == [1 if name == "bool" else SIZE] * 5
+
+    on_ranks(body)
+
+
+def test_dlpack_and_buffer_protocol() -> None:
+    torch = pytest.importorskip("torch")
+
+    def body(comm: Communicator) -> None:
+        tensor = torch.full((4,), comm.rank + 1, dtype=torch.bfloat16)
+        assert comm.allreduce(tensor, tensor) is tensor
+        assert tensor.tolist() == [6.0] * 4
+        with pytest.raises(InvalidArgumentError, match="contiguous"):
+            comm.allreduce(torch.ones(4, 4).t())
+        raw = array.array("B", [comm.rank] * 4)
+        assert comm.broadcast(raw, root=2).tolist() == [2] * 4
+        with pytest.raises(InvalidArgumentError, match="is a list"):
+            comm.allreduce([1, 2, 3])
+
+    on_ranks(body)
+
+
+def test_requests() -> None:
+    def body(comm: Communicator) -> None:
+        requests = [comm.allreduce_async(mine(comm.rank) + i, name=f"t{i}") for i in range(20)]
+        for i, request in reversed(list(enumerate(requests))):
+            np.testing.assert_array_equal(request.wait(), everybody().sum(0) + SIZE * i)
+            assert request.test()
+        gathered = comm.allgather_async(mine(comm.rank))
+        part = comm.reducescatter_async(mine(comm.rank))
+        copy = comm.broadcast_async(mine(comm.rank), root=1)
+        np.testing.assert_array_equal(copy.wait(), mine(1))
+        np.testing.assert_array_equal(gathered.wait(), everybody().reshape(-1))
+        assert part.wait().shape == (12 // SIZE,)
+
+    on_ranks(body)
+
+
+def test_errors_name_what_was_given() -> None:
+    def body(comm: Communicator) -> None:
+        own = mine(comm.rank)
+        with pytest.raises(InvalidArgumentError, match="'op' is 'plus'"):
+            comm.allreduce(own, op="plus")
+        with pytest.raises(InvalidArgumentError, match="'root' is 3, allowed is a rank from 0"):
+            comm.broadcast(own, root=3)
+        with pytest.raises(InvalidArgumentError, match="teleport"):
+            comm.allreduce(own, algorithm="teleport")
+        with pytest.raises(InvalidArgumentError, match="datetime64"):
+            comm.allreduce(np.zeros(3, "datetime64[s]"))
+        with pytest.raises(ValueError, match="bitwise_and"):  # also a ValueError
+            comm.allreduce(own, op="bitwise_and")
+        with pytest.raises(InvalidArgumentError, match="'dtype' is 99"):
+            comm.native.run(0, 0, 0, 0, 99)
+        odd = own[:5].copy() if comm.rank == 1 else own
+        with pytest.raises(MismatchError, match=r"rank 1 .*float32\[5\]"):
+            comm.allreduce(odd, name="grad")
+        np.testing.assert_array_equal(comm.allreduce(own), everybody().sum(0))
+
+    on_ranks(body)
+
+
+def test_a_rank_that_left_is_named() -> None:
+    contexts = _native.inproc(2)
+    contexts[1].shutdown()
+    comm = Communicator(contexts[0].world)
+    with pytest.raises(RankFailed, match=r"rank 1 .* during allreduce 'grad'") as caught:
+        comm.allreduce(mine(0), name="grad")
+    assert (caught.value.rank, caught.value.host) == (1, "this process")
+    assert caught.value.pid > 0
+    assert "grad" in caught.value.operation
+    contexts[0].shutdown()

@@ -1,0 +1,66 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: init() to shutdown() of one process, and library-owned memory."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import farandole
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    farandole.init()
+    yield
+    farandole.shutdown()
+
+
+def test_alone() -> None:
+    farandole.init()  # a second time does nothing
+    assert farandole.is_initialized()
+    assert (farandole.rank(), farandole.size()) == (0, 1)
+    assert (farandole.local_rank(), farandole.local_size()) == (0, 1)
+    assert (farandole.cross_rank(), farandole.cross_size()) == (0, 1)
+    assert farandole.allreduce(np.arange(3)).tolist() == [0, 1, 2]
+    assert farandole.allgather(np.arange(3)).tolist() == [0, 1, 2]
+    farandole.barrier()
+    assert farandole.statistics()["operations"] == 3
+
+
+def test_before_and_after() -> None:
+    farandole.shutdown()
+    farandole.shutdown()
+    assert not farandole.is_initialized()
+    with pytest.raises(farandole.FarandoleError, match=r"call farandole\.init"):
+        farandole.rank()
+    farandole.init()
+    assert farandole.size() == 1
+
+
+def test_owned_memory_lives_as_long_as_its_views() -> None:
+    view = farandole.empty((1000, 3), "float64")[10:]
+    view[:] = 7
+    farandole.shutdown()
+    gc.collect()
+    assert view.sum() == 990 * 3 * 7
+
+
+def test_owned_memory_is_reused() -> None:
+    first = farandole.empty(1 << 16, "uint8")
+    address = first.ctypes.data
+    del first
+    gc.collect()
+    assert farandole.empty(1 << 16, "uint8").ctypes.data == address
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "word"), [((2, -1), "float32", "'shape'"), (3, "datetime64[s]", "'dtype'")]
+)
+def test_bad_requests_are_named(shape: int | tuple[int, ...], dtype: str, word: str) -> None:
+    with pytest.raises(farandole.InvalidArgumentError, match=word):
+        farandole.empty(shape, dtype)
