@@ -12,7 +12,6 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kHandshakeTime = 5s;
 constexpr auto kRestTime = 50ms;
 constexpr int kAcceptsPerTurn = 16;  // so that a flood of visitors leaves time for the members
 
@@ -56,7 +55,7 @@ void Listener::accept_all() {
     }
     visitors_.push_back(Visitor{Channel(std::move(socket)),
                                 ServerHandshake(secret_, *std::move(nonce)),
-                                Deadline::after(kHandshakeTime)});
+                                Deadline::after(handshake_time_)});
   }
 }
 

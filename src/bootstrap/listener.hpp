@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <list>
 #include <string>
@@ -15,10 +16,12 @@ namespace farandole {
 
 /// The one port of a process: accepts connections and lets each prove itself.
 ///
-/// A visitor that fails the handshake, says more than it may, or is not done within 5 s is
-/// dropped and counted, as is one that hangs up on our proof; one that just goes away is not. Of
-/// more than `visitors_max` at once the oldest is dropped, so that whoever holds connections open
-/// shuts nobody out; members try again. Threads   one at a time; strangers() from any.
+/// A visitor that fails the handshake, says more than it may, or is not done in time is dropped
+/// and counted, as is one that hangs up on our proof; one that just goes away is not. Of more
+/// than `visitors_max` at once the oldest is dropped, so that whoever holds connections open
+/// shuts nobody out; members try again.
+///
+/// Threads   one at a time; strangers() from any.
 class Listener {
  public:
   /// Who decides about visitors that have proved themselves, and takes those it welcomes.
@@ -27,8 +30,12 @@ class Listener {
     std::function<void(const Identity&, Descriptor)> enter;
   };
 
-  Listener(Descriptor socket, std::string secret, std::size_t visitors_max)
-      : socket_(std::move(socket)), secret_(std::move(secret)), visitors_max_(visitors_max) {}
+  Listener(Descriptor socket, std::string secret, std::size_t visitors_max,
+           Clock::duration handshake_time = std::chrono::seconds(5))
+      : socket_(std::move(socket)),
+        secret_(std::move(secret)),
+        visitors_max_(visitors_max),
+        handshake_time_(handshake_time) {}
 
   int fd() const { return socket_.fd(); }
   void watch(PollSet& set);
@@ -54,6 +61,7 @@ class Listener {
   Descriptor socket_;
   std::string secret_;
   std::size_t visitors_max_;
+  Clock::duration handshake_time_;
   std::size_t slot_ = PollSet::kNoSlot;
   Clock::time_point rest_until_{};  // out of descriptors: accept again from here on
   std::list<Visitor> visitors_;     // oldest first
