@@ -19,11 +19,7 @@ constexpr int kSleepMs = 100;  // deadlines are looked at this often in a quiet 
 constexpr auto kSuspicion = std::chrono::milliseconds(800);
 constexpr auto kEndPatience = std::chrono::seconds(2);
 
-void relax(bool yield) {
-  if (yield) {
-    std::this_thread::yield();
-    return;
-  }
+void pause() {
   for (int i = 0; i < 8; ++i) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -106,7 +102,7 @@ bool Engine::wait(Operation& operation, Deadline give_up) {
       drive_until([&] { return operation.finished(); }, give_up);
       stop_driving();
     } else if (Clock::now() < spin_end) {
-      relax(options_.yield);
+      std::this_thread::yield();
     } else {
       operation.sleep_until_finished(std::chrono::milliseconds(kSleepMs));
     }
@@ -142,8 +138,10 @@ void Engine::drive_until(Done done, Deadline give_up) {
     const Clock::time_point now = Clock::now();
     if (!idle) idle_since = now;
     idle = true;
-    if (now - idle_since < options_.spin) {
-      relax(options_.yield);
+    if (now - idle_since < options_.pause) {
+      pause();
+    } else if (now - idle_since < options_.spin) {
+      std::this_thread::yield();
     } else {
       sleep();
       idle = false;

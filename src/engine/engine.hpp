@@ -25,8 +25,10 @@ namespace farandole {
 struct EngineOptions {
   Members members;  // by world rank, for error messages
   Rank self{0};
-  std::chrono::microseconds spin{50};  // before sleeping in a wait
-  bool yield = false;                  // more ranks than cores: give the core away while spinning
+  // A wait pauses, then gives its core away again and again, then sleeps. The peer it waits for
+  // may need that very core.
+  std::chrono::microseconds pause{10};
+  std::chrono::microseconds spin{100};  // both of the former
   /// "allreduce sum float32[10]"; the engine itself knows no names of algorithms.
   std::function<std::string(const Signature&)> describe;
   /// Tells every other rank; they hand it to notice().
