@@ -98,9 +98,15 @@ def train_both(
     assert_same(model, reference)
 
 
-def pair(make: Make = OPTIMIZERS[0], **options: Any) -> tuple[Any, Branches, Any, Branches]:
-    """A distributed optimizer with its model, and one for a single process with its copy."""
+def pair(
+    make: Make = OPTIMIZERS[0], thawing: bool = False, **options: Any
+) -> tuple[Any, Branches, Any, Branches]:
+    """A distributed optimizer with its model, and one for a single process with its copy.
+
+    With `thawing` the model's first layer is frozen at the start.
+    """
     model, reference = make_model(), make_model()
+    model.first.requires_grad_(not thawing)
     optimizer = hvd.DistributedOptimizer(
         make(model.parameters()), model.named_parameters(), **options
     )
@@ -122,24 +128,37 @@ def check_predivided_average_and_sum() -> None:
     train_both(optimizer, model, alone, reference)
 
 
+def train_both_with_gaps(
+    optimizer: torch.optim.Optimizer,
+    model: Branches,
+    alone: torch.optim.Optimizer,
+    reference: Branches,
+) -> None:
+    """As train_both(), but the extra branch is unused on some ranks, and in one step on all."""
+    for step, (inputs, targets) in enumerate(batches(6)):
+        uses = [(rank + step) % 3 != 0 and step != 4 for rank in range(hvd.size())]
+        optimizer.zero_grad(set_to_none=step % 2 == 1)
+        mine = model(inputs[hvd.rank()], uses[hvd.rank()])
+        nn.functional.mse_loss(mine, targets[hvd.rank()]).backward()
+        optimizer.step()
+        for parameter in reference.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        outputs = [reference(inputs[rank], uses[rank]) for rank in range(hvd.size())]
+        nn.functional.mse_loss(torch.stack(outputs), targets).backward()
+        alone.step()
+    assert_same(model, reference)
+
+
 def check_parameters_that_some_ranks_do_not_use() -> None:
     """They contribute zeros, and all ranks get the average over all ranks."""
     for bucket_bytes in BUCKETS:
-        optimizer, model, alone, reference = pair(bucket_bytes=bucket_bytes)
-        for step, (inputs, targets) in enumerate(batches(6)):
-            uses = [(rank + step) % 3 != 0 and step != 4 for rank in range(hvd.size())]
-            optimizer.zero_grad(set_to_none=step % 2 == 1)
-            mine = model(inputs[hvd.rank()], uses[hvd.rank()])
-            nn.functional.mse_loss(mine, targets[hvd.rank()]).backward()
-            optimizer.step()
-            alone.zero_grad(set_to_none=False)
-            outputs = [reference(inputs[rank], uses[rank]) for rank in range(hvd.size())]
-            loss = nn.functional.mse_loss(torch.stack(outputs), targets)
-            for parameter in reference.parameters():
-                parameter.grad = torch.zeros_like(parameter)
-            loss.backward()
-            alone.step()
-        assert_same(model, reference)
+        train_both_with_gaps(*pair(bucket_bytes=bucket_bytes))
+
+
+def check_layer_that_thaws_when_ranks_have_come_differently_far() -> None:
+    optimizer, model, alone, reference = pair(bucket_bytes=1, thawing=True)
+    model.first.requires_grad_(True)
+    train_both_with_gaps(optimizer, model, alone, reference)
 
 
 def check_ranks_that_use_layers_in_different_order() -> None:
@@ -288,9 +307,6 @@ def check_it_is_an_optimizer_of_the_wrapped_class() -> None:
     optimizer, model, alone, reference = pair(bucket_bytes=200)
     assert isinstance(optimizer, torch.optim.SGD)
     assert type(optimizer).__name__ == "SGD"
-    calls: list[str] = []
-    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
-    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
     schedulers = [torch.optim.lr_scheduler.StepLR(each, 1, 0.5) for each in (optimizer, alone)]
     for _ in range(2):
         train_both(optimizer, model, alone, reference, steps=1)
@@ -300,7 +316,17 @@ def check_it_is_an_optimizer_of_the_wrapped_class() -> None:
     assert state.keys() == alone.state_dict().keys()
     optimizer.load_state_dict(state)
     train_both(optimizer, model, alone, reference, steps=1)
-    assert calls == ["before", "after"] * 3
+
+
+def check_step_hooks_run_once() -> None:
+    optimizer, *_ = pair()
+    calls: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
+    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.step()
+    assert calls == ["before", "after"] * 2
 
 
 def check_scheduler_made_before_wrapping() -> None:

@@ -22,6 +22,8 @@ from torch_checks import TIMEOUT_SECONDS, launch
 DIGITS = Path(__file__).parents[2] / "examples" / "digits.py"
 EPOCHS, STEPS_PER_EPOCH = 3, 22
 
+pytestmark = pytest.mark.timeout(3 * TIMEOUT_SECONDS)  # two jobs in one test
+
 
 def losses(path: Path) -> list[float]:
     rows = [json.loads(line) for line in path.read_text().splitlines()]

@@ -202,7 +202,6 @@ class GradientExchange:
                 f"{self._passes} times before step() or synchronize()"
             )
         self.finished = False
-        slot.take_gradient()
         slot.passes_left -= 1
         if slot.passes_left == 0:
             self._bucket_of[slot].missing -= 1
