@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/harness.hpp"
 
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -34,6 +35,7 @@ namespace farandole::conformance {
 namespace {
 
 constexpr auto kLimit = std::chrono::minutes(2);
+constexpr int kSpins = 100;  // calls of progress() without effect, some microseconds
 
 std::vector<FabricKind>& registered() {
   static std::vector<FabricKind> kinds;
@@ -101,10 +103,31 @@ FabricRegistration::FabricRegistration(std::string name, MakeFabric make) {
 
 void Node::until(const char* what, const std::function<bool()>& condition) {
   waiting_for_ = what;
-  while (!condition()) {
-    if (!transport().progress()) ::sched_yield();
+  for (int idle = 0; !condition(); ++idle) {
+    if (transport().progress()) idle = 0;
+    if (idle > kSpins) doze();
   }
   waiting_for_ = "nothing";
+}
+
+void Node::wait_quietly(const Transfer& transfer) {
+  waiting_for_ = "a transfer";
+  for (int idle = 0; transfer.state == TransferState::kActive; ++idle) {
+    if (transport().progress()) idle = 0;
+    if (idle > kSpins) doze();
+  }
+}
+
+/// Leaves the processor to the other ranks until one of them rings, or for a millisecond, since
+/// not every condition that until() waits for comes with a ring.
+void Node::doze() {
+  doorbell().arm();
+  if (!transport().progress()) {
+    pollfd wakers[2] = {{doorbell().fd(), POLLIN, 0}, {transport().wait_fd(), POLLIN, 0}};
+    (void)::poll(wakers, 2, 1);
+  }
+  doorbell().disarm();
+  doorbell().drain();
 }
 
 void Node::wait(std::span<Send> sends, std::span<Receive> receives) {
@@ -114,8 +137,10 @@ void Node::wait(std::span<Send> sends, std::span<Receive> receives) {
 }
 
 void Node::settle() {
-  int idle = 0;
-  until("the rest to arrive", [&] { return ++idle > 300; });
+  for (int yields = 0; yields < 10; ++yields) {
+    for (int i = 0; i < 30; ++i) (void)transport().progress();
+    ::sched_yield();
+  }
 }
 
 void Node::barrier() {
