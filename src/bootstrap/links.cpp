@@ -106,6 +106,7 @@ void Links::leave(std::string_view state) {
   if (phase_ != Phase::kMember) return;
   phase_ = Phase::kLeaving;
   stay_until_ = Clock::now() + kStay;
+  told_ = !links_.empty();
   learn(Departure{job_.rank, true, "shut down", std::string(state)});
 }
 
@@ -218,7 +219,8 @@ void Links::keep_time() {
     }
   }
   const bool alone = news_.gone_count() == job_.size;
-  const bool told = !links_.empty() && now >= stay_until_;
+  // Neighbours that heard the farewell may all be gone by now; a link made since was told, too.
+  const bool told = (told_ || !links_.empty()) && now >= stay_until_;
   if (phase_ == Phase::kLeaving && (alone || told)) phase_ = Phase::kClosing;
   if (phase_ != Phase::kClosing) return;
   for (auto& [rank, link] : links_) {

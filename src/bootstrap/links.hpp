@@ -95,6 +95,7 @@ class Links {
   std::map<int, Call> calls_;
   std::uint64_t notices_sent_ = 0;
   Phase phase_ = Phase::kMember;
+  bool told_ = false;  // a neighbour was sent our farewell when we left
   Clock::time_point stay_until_{};
   Clock::time_point turned_at_ = Clock::now();
 };
