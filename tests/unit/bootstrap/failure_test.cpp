@@ -42,10 +42,13 @@ void expect_deaths(ProcessJob& job, const std::set<int>& victims) {
 }
 
 // Goal: whichever rank is killed, all others hear which.
-// Method: kill each of seven in turn, real processes and SIGKILL: root, inner nodes, leaves.
+// Method: kill each of seven in turn, real processes and SIGKILL: root, inner nodes, leaves;
+// with all links there, and right after the start, when some may be missing.
 TEST(Failure, EveryoneHearsWhoDied) {
-  for (int victim = 0; victim < 7; ++victim) {
+  for (int run = 0; run < 14; ++run) {
+    const int victim = run % 7;
     ProcessJob job(7);
+    if (run < 7) job.wait_for_links();
     job[victim].signal(SIGKILL);
     expect_deaths(job, {victim});
   }
@@ -58,6 +61,7 @@ TEST(Failure, EveryoneHearsOfTwoDeathsAtOnce) {
   for (int first = 0; first < 7; ++first) {
     for (int second = first + 1; second < 7; ++second) {
       ProcessJob job(7);
+      if ((first + second) % 2 == 0) job.wait_for_links();
       job[first].signal(SIGKILL);
       job[second].signal(SIGKILL);
       expect_deaths(job, {first, second});
@@ -118,7 +122,11 @@ TEST(Failure, RandomSequencesOfLeavingAndDying) {
                                              << job.transcript();
       }
     }
-    EXPECT_EQ(job[living[0]].lines().size(), std::size_t{kSize}) << job.transcript();
+    const auto& lines = job[living[0]].lines();
+    EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
+                            [](const std::string& line) { return line.starts_with("departed"); }),
+              kSize - 1)
+        << job.transcript();
   }
 }
 
@@ -132,11 +140,14 @@ TEST(Failure, TheCulpritIsHeardOfFirst) {
       if (rank == 2) behaviour.on_departure = [](const Departure&) { _exit(3); };
       return behaviour;
     });
+    job.wait_for_links();
     job[3].signal(SIGKILL);
     for (const int rank : {0, 1, 4, 5, 6}) {
       ASSERT_TRUE(job[rank].expect("departed 2 died")) << job.transcript();
-      const std::vector<std::string> expected = {"started", "departed 3 died", "departed 2 died"};
-      EXPECT_EQ(job[rank].lines(), expected);
+      std::vector<std::string> departures = job[rank].lines();
+      std::erase_if(departures,
+                    [](const std::string& line) { return !line.starts_with("departed"); });
+      EXPECT_EQ(departures, (std::vector<std::string>{"departed 3 died", "departed 2 died"}));
     }
   }
 }
@@ -146,6 +157,7 @@ TEST(Failure, TheCulpritIsHeardOfFirst) {
 // Method: SIGSTOP an inner rank with a short timeout; SIGCONT once all have reported it.
 TEST(Failure, AStoppedProcessIsSilent) {
   ProcessJob job(7, [](int) { return Behaviour{[](Job& one) { one.timeout = 1500ms; }}; });
+  job.wait_for_links();
   job[1].signal(SIGSTOP);
   for (const int rank : {0, 2, 3, 4, 5, 6}) {
     ASSERT_TRUE(job[rank].expect("departed 1 went silent for 1.5 s")) << job.transcript();
@@ -189,9 +201,9 @@ TEST(Failure, AForkedWorkerDoesNotHideADeath) {
     Behaviour behaviour;
     if (rank != 1) return behaviour;
     behaviour.after_start = [&](Session& session) {
-      if (fork() != 0) return session.flood("forked");
+      if (fork() != 0) return session.flood("up");
       close(worker_life[1]);
-      alarm(60);
+      alarm(300);
       char end;
       while (read(worker_life[0], &end, 1) < 0 && errno == EINTR) {
       }
@@ -199,7 +211,7 @@ TEST(Failure, AForkedWorkerDoesNotHideADeath) {
     };
     return behaviour;
   });
-  ASSERT_TRUE(job[0].expect("notice 1 forked"));
+  job.wait_for_links();
   job[1].signal(SIGKILL);
   EXPECT_TRUE(job[0].expect("departed 1 died"));
   EXPECT_TRUE(job[2].expect("departed 1 died"));

@@ -44,7 +44,11 @@ constexpr unsigned kLifetimeSeconds = 60;
     _exit(1);
   }
   report("started");
-  if (behaviour.after_start) behaviour.after_start(**session);
+  if (behaviour.after_start) {
+    behaviour.after_start(**session);
+  } else {
+    (*session)->flood("up");
+  }
   char command = 0;
   while (read(commands, &command, 1) < 0 && errno == EINTR) {
   }
@@ -143,6 +147,16 @@ ProcessJob::ProcessJob(int size, const std::function<Behaviour(int)>& behaviour)
     if (rank == 0) close(inherited);
   }
   for (RankProcess& one : ranks) EXPECT_TRUE(one.expect("started")) << transcript();
+}
+
+/// Any two ranks have one path between them, so all links are there once all have heard from all.
+void ProcessJob::wait_for_links() {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t other = 0; other < ranks.size(); ++other) {
+      if (other == rank) continue;
+      EXPECT_TRUE(ranks[rank].expect("notice " + std::to_string(other) + " up")) << transcript();
+    }
+  }
 }
 
 std::string ProcessJob::transcript() const {

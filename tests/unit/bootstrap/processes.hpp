@@ -20,7 +20,7 @@ struct Behaviour {
   std::function<void(Job&)> adjust = {};
   /// On the control thread, after the report of a departure.
   std::function<void(const Departure&)> on_departure = {};
-  /// After start(), on the main thread.
+  /// After start(), on the main thread. Without it the rank floods "up".
   std::function<void(Session&)> after_start = {};
 };
 
@@ -55,10 +55,12 @@ class RankProcess {
   std::vector<std::string> lines_;
 };
 
-/// A job with every rank in its own process. The constructor returns once all have started.
+/// A job with every rank in its own process. The constructor returns once all have started;
+/// wait_for_links() once every control socket of the tree is there.
 struct ProcessJob {
   explicit ProcessJob(int size, const std::function<Behaviour(int rank)>& behaviour = {});
   RankProcess& operator[](int rank) { return ranks[static_cast<std::size_t>(rank)]; }
+  void wait_for_links();
   /// The lines of all ranks, for messages.
   std::string transcript() const;
 

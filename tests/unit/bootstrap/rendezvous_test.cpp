@@ -197,6 +197,22 @@ TEST(Rendezvous, TakenPortsArePassedOver) {
   babble.join();
 }
 
+// Goal: two jobs of one user that start at the same time, with the same ports to choose from, do
+// not mix.
+// Method: all four at once, ten times, so that some knock at the wrong door.
+TEST(Rendezvous, TwoJobsStartSideBySide) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint16_t port = free_ports(2);
+    std::vector<Job> jobs;
+    for (const char* id : {"one", "two"}) {
+      for (const int rank : {0, 1}) jobs.push_back(job_at(rank, 2, port, 2));
+      jobs[jobs.size() - 2].id = jobs.back().id = id;
+    }
+    const Outcomes outcomes(jobs);
+    for (const Error& error : outcomes.errors) EXPECT_EQ(error.message, "");
+  }
+}
+
 // Goal: a process that comes to a job which has started already, or with the wrong secret, is
 // told why and changes nothing.
 // Method: late duplicates of a rank; look at the others' counts and messages.

@@ -165,6 +165,21 @@ TEST(Session, ADepartureEndsWaits) {
   EXPECT_EQ(ranks[0].open(Rank{2}, "x", Deadline::never()).error().kind, ErrorKind::kRankFailed);
 }
 
+// Goal: a socket that nobody took is closed when the rank leaves, so that its peer sees the end.
+// Method: open one and let the other side leave without accepting it.
+TEST(Session, LeavingClosesWhatNobodyTook) {
+  Ranks ranks(2);
+  ASSERT_EQ(ranks.errors(), "");
+  auto fd = ranks[0].open(Rank{1}, "unwanted", Deadline::after(kPatience));
+  ASSERT_TRUE(fd) << fd.error().message;
+  ranks[1].leave("");
+  pollfd readable{*fd, POLLIN, 0};
+  ASSERT_EQ(poll(&readable, 1, 60'000), 1);
+  char byte;
+  EXPECT_EQ(recv(*fd, &byte, 1, MSG_DONTWAIT), 0);
+  close(*fd);
+}
+
 // Goal: leaving early disturbs nobody, works twice and from several threads, and says its state.
 // Method: inner ranks of nine leave one after the other; the rest flood messages in between.
 TEST(Session, SomeLeaveEarly) {
