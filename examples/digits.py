@@ -184,15 +184,16 @@ def print_report(
         name: counters["sent_bytes"]
         for name, counters in farandole.context().statistics()["transports"].items()
     }
-    table = Table(title=f"Digits on {hvd.size()} ranks", show_header=False)
+    ranks = f"{hvd.size()} rank{'s' * (hvd.size() > 1)}"
+    table = Table(title=f"Digits on {ranks}", show_header=False)
     table.add_row("test accuracy", f"{accuracy:.4f}")
     table.add_row("time per step", f"{seconds / steps * 1e3:.2f} ms")
-    hidden = f"{communication['hidden_fraction']:.0%}"
-    table.add_row("communication hidden behind computation", hidden)
+    if hvd.size() > 1:
+        hidden = f"{communication['hidden_fraction']:.0%}"
+        table.add_row("communication hidden", f"{hidden} (behind computation)")
     for name, byte_count in sent.items():
         table.add_row(f"bytes sent by rank 0 over {name}", f"{byte_count:,}")
-    table.add_row("gradients averaged by", ", ".join(communication["plans"]) or "nothing to do")
-    table.add_row("ranks", str(hvd.size()))
+    table.add_row("gradients averaged by", "\n".join(communication["plans"]))
     Console(quiet=hvd.rank() != 0).print(table)
 
 
