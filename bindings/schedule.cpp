@@ -37,11 +37,9 @@ Schedule build(const std::string& collective, const std::string& algorithm, std:
                std::int64_t root) {
   const auto parsed = parse_collective(collective);
   if (!parsed) {
-    raise({ErrorKind::kInvalidArgument, "argument 'collective' is '" + collective +
-                                            "', allowed is allreduce, reducescatter, allgather, "
-                                            "broadcast or barrier."});
+    raise({ErrorKind::kInvalidArgument,
+           "argument 'collective' is '" + collective + "', allowed is one of COLLECTIVES."});
   }
-  const AlgorithmInfo* info = take(find_algorithm(*parsed, algorithm));
   if (rank_count < 1 || rank_count > (1 << 20)) {
     raise({ErrorKind::kInvalidArgument, "argument 'rank_count' is " + std::to_string(rank_count) +
                                             ", allowed is 1 to 1048576."});
@@ -51,7 +49,7 @@ Schedule build(const std::string& collective, const std::string& algorithm, std:
                                             ", allowed is 0 to " + std::to_string(rank_count - 1) +
                                             "."});
   }
-  return info->build({rank_count, root});
+  return take(build_schedule(*parsed, algorithm, rank_count, root));
 }
 
 nb::dict verify_schedule(const Schedule& schedule) {

@@ -49,8 +49,10 @@ enum class DType : std::uint8_t {
   kFloat64,
   kComplex64,
   kComplex128,
+  kFloat8E4M3,  // the finite variant of OCP's: no infinities. Moved, never reduced
+  kFloat8E5M2,  // moved, never reduced
 };
-inline constexpr int kDTypeCount = 15;
+inline constexpr int kDTypeCount = 17;
 
 /// Element-wise reductions. kAverage is a sum followed by a division by the number of ranks
 /// (integers round toward zero). kPremultipliedSum scales every input before the sum.
@@ -72,16 +74,29 @@ inline constexpr int kReductionCount = 12;
 
 enum class Collective : std::uint8_t {
   kAllreduce,
+  kReduce,
+  kBroadcast,
   kReducescatter,
   kAllgather,
-  kBroadcast,
+  kGather,
+  kScatter,
+  kAlltoall,
   kBarrier,
 };
-inline constexpr int kCollectiveCount = 5;
+inline constexpr int kCollectiveCount = 9;
+/// Whether its inputs are reduced; whether one rank is its root.
+constexpr bool reduces(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kReduce ||
+         collective == Collective::kReducescatter;
+}
+constexpr bool has_root(Collective collective) {
+  return collective == Collective::kReduce || collective == Collective::kBroadcast ||
+         collective == Collective::kGather || collective == Collective::kScatter;
+}
 
 /// Size of one element: 1, 2, 4, 8 or 16.
 constexpr Bytes size_of(DType dtype) {
-  constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  constexpr std::size_t kSizes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16, 1, 1};
   return Bytes{kSizes[static_cast<std::size_t>(dtype)]};
 }
 constexpr Bytes operator*(Count count, Bytes each) {

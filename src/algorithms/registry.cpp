@@ -30,6 +30,14 @@ std::span<const AlgorithmInfo* const> algorithms() {
   return kAlgorithms;
 }
 
+Result<Schedule> build_schedule(Collective collective, std::string_view spec,
+                                std::int64_t rank_count, std::int64_t root,
+                                bool /*deterministic*/) {
+  auto info = find_algorithm(collective, spec);
+  if (!info) return info.error();
+  return (*info)->build({.rank_count = rank_count, .root = root});
+}
+
 Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_view name) {
   std::string known;
   for (const AlgorithmInfo* info : kAlgorithms) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
@@ -12,11 +13,27 @@
 
 namespace farandole {
 
-/// What an algorithm is built from.
+/// One layer of a hierarchy: groups of `size` ranks, and how each scatters sums and gathers them.
+struct Layer {
+  enum class Kind : std::uint8_t { kRing, kHalving, kDirect };
+  std::int64_t size = 1;
+  Kind kind = Kind::kRing;  // kHalving: sizes that are powers of two
+  bool operator==(const Layer&) const = default;
+};
+
+/// What an algorithm is built from. Beyond the first two, each algorithm reads what its `options`
+/// name and ignores the rest; 0 or empty stand for its own default.
 struct AlgorithmParameters {
   std::int64_t rank_count = 1;
-  std::int64_t root = 0;  // broadcast
+  std::int64_t root = 0;                 // a rank; collectives with a root
+  std::vector<Layer> layers = {};        // their sizes multiply to rank_count, innermost first
+  std::int64_t radix = 0;                // of a tree
+  std::int64_t chunks = 0;               // that a pipeline cuts the message into
+  std::vector<std::int32_t> order = {};  // [rank_count]: the rank at each position
 };
+
+/// More ranks than any machine has.
+inline constexpr std::int64_t kRanksMax = std::int64_t{1} << 20;
 
 /// One row of the algorithm table; each algorithm file defines its own.
 struct AlgorithmInfo {
@@ -25,11 +42,22 @@ struct AlgorithmInfo {
   std::string_view summary;  // one line for people
   std::string_view cost;     // "2(p-1)a + 2(p-1)/p nb", symbols as in docs
   std::string_view source;   // "[Patarasuk09]"
+  std::string_view needs;    // "rank_count >= 1"
+  std::string_view options;  // keys of an AlgorithmSpec that it reads: "layers order"
+  std::int64_t ranks_max;    // beyond, nobody should want it, and build_schedule() refuses
   Schedule (*build)(const AlgorithmParameters& parameters);
 };
 
 /// All algorithms, by collective, in the order that docs show.
 std::span<const AlgorithmInfo* const> algorithms();
+
+/// Builds what `spec` names: "ring", or with options "hierarchical:layers=4ring/8direct",
+/// "knomial:radix=4", "pipelined_chain:chunks=32,order=0/2/1/3".
+/// `deterministic` asks for the one fixed order of operands that all algorithms share then.
+/// Errors    kInvalidArgument naming the algorithm or option, what was given and what is allowed.
+Result<Schedule> build_schedule(Collective collective, std::string_view spec,
+                                std::int64_t rank_count, std::int64_t root,
+                                bool deterministic = false);
 
 /// Errors    kInvalidArgument naming the algorithm and those that exist for the collective.
 Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_view name);

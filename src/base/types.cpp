@@ -8,13 +8,15 @@ namespace farandole {
 namespace {
 
 constexpr std::array<std::string_view, kDTypeCount> kDTypeNames = {
-    "bool",   "int8",    "int16",    "int32",   "int64",   "uint8",     "uint16",    "uint32",
-    "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+    "bool",    "int8",      "int16",      "int32",       "int64",      "uint8",
+    "uint16",  "uint32",    "uint64",     "float16",     "bfloat16",   "float32",
+    "float64", "complex64", "complex128", "float8_e4m3", "float8_e5m2"};
 constexpr std::array<std::string_view, kReductionCount> kReductionNames = {
     "sum",        "product",     "min",         "max",        "average",     "logical_and",
     "logical_or", "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor", "premultiplied_sum"};
 constexpr std::array<std::string_view, kCollectiveCount> kCollectiveNames = {
-    "allreduce", "reducescatter", "allgather", "broadcast", "barrier"};
+    "allreduce", "reduce",  "broadcast", "reducescatter", "allgather",
+    "gather",    "scatter", "alltoall",  "barrier"};
 
 template <class Enum, std::size_t n>
 std::optional<Enum> parse(const std::array<std::string_view, n>& names, std::string_view text) {

@@ -34,10 +34,6 @@ Error bad_argument(const Call& call, const std::string& argument, const std::str
                                                 allowed + "."};
 }
 
-bool reduces(Collective collective) {
-  return collective == Collective::kAllreduce || collective == Collective::kReducescatter;
-}
-
 /// Elements of `in` and `out` on this rank.
 Count in_count(const Call& call, std::size_t size) {
   return Count{call.collective == Collective::kReducescatter ? call.count.value() * size
@@ -106,7 +102,7 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   if (!info) return info.error();
   const Group& group = *state.group;
   const std::int64_t root = call.collective == Collective::kBroadcast ? call.root.value() : 0;
-  auto verified = verify((*info)->build({group.size(), root}));
+  auto verified = verify((*info)->build({.rank_count = group.size(), .root = root}));
   if (!verified) return verified.error();
   auto plan = std::make_shared<Plan>();
   plan->program = std::make_shared<const Program>(specialize(*verified, group.self.value()));

@@ -30,6 +30,12 @@ std::string_view choose_algorithm(const Situation& situation) {
       return situation.peer_memory ? "direct" : "ring";
     case Collective::kBroadcast:
       return "binomial";
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return "binomial";
+    case Collective::kAlltoall:
+      return "pairwise";
     case Collective::kBarrier:
       return "dissemination";
   }

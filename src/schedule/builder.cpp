@@ -116,6 +116,14 @@ void ScheduleBuilder::scratch_slots(std::int64_t slots) {
   schedule_.scratch_slots = slots;
 }
 
+void ScheduleBuilder::order(std::vector<std::int32_t> rank_at_position) {
+  schedule_.order = std::move(rank_at_position);
+}
+
+void ScheduleBuilder::rotation(Rotation claim) {
+  if (claim.size > 1) schedule_.rotations.push_back(claim);
+}
+
 RoundBuilder ScheduleBuilder::round() {
   std::vector<Item>& items = open_.empty() ? schedule_.items : *open_.back();
   return RoundBuilder(std::get<Round>(items.emplace_back(Round{})), schedule_.lane_count);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "schedule/schedule.hpp"
 
@@ -63,6 +64,9 @@ class ScheduleBuilder {
   Expr rank() const { return Expr::rank(); }
   void root(std::int64_t root);
   void scratch_slots(std::int64_t slots);
+  void order(std::vector<std::int32_t> rank_at_position);
+  /// Claims a symmetry, see Rotation.
+  void rotation(Rotation claim);
   /// A new round at the end of the innermost open loop. Use the reference at once.
   RoundBuilder round();
   /// `count` repetitions of what `body` adds; it receives the counter.

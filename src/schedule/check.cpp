@@ -16,8 +16,10 @@ Reason header_fault(const Expanded& expanded) {
       expanded.ranks.size() != static_cast<std::size_t>(header.rank_count)) {
     return "steps for " + std::to_string(expanded.ranks.size()) + " ranks";
   }
-  const bool one_each = header.collective == Collective::kReducescatter ||
-                        header.collective == Collective::kAllgather;
+  const bool shared = header.collective == Collective::kAllreduce ||
+                      header.collective == Collective::kReduce ||
+                      header.collective == Collective::kBroadcast;
+  const bool one_each = !shared && header.collective != Collective::kBarrier;
   if (header.chunk_count < 0 || (one_each && header.chunk_count != header.rank_count)) {
     return std::to_string(header.chunk_count) + " chunks";
   }
@@ -72,11 +74,13 @@ class StructureCheck {
     return std::nullopt;
   }
 
-  Reason range_fault(std::int64_t, const ConcreteAction& action) {
+  Reason range_fault(std::int64_t rank, const ConcreteAction& action) {
     for (const auto* span : {&action.source, &action.target, &action.operand}) {
       if (!*span) continue;
       const ConcreteSpan& at = **span;
-      const std::int64_t chunks = chunks_of(header_, at.buffer);
+      const bool none = at.buffer == Buffer::kOut && header_.collective == Collective::kGather &&
+                        rank != header_.root;
+      const std::int64_t chunks = none ? 0 : chunks_of(header_, at.buffer);
       const bool inside =
           at.count >= 1 && at.first >= 0 && at.first < chunks && at.count <= chunks - at.first;
       // The shape of scratch names data chunks; elsewhere it names the span's own.
@@ -196,6 +200,8 @@ Result<Proof> check(const Expanded& expanded) {
   }
   Proof proof;
   for (const Aliasing aliasing : {Aliasing::kApart, Aliasing::kInPlace}) {
+    if (aliasing == Aliasing::kInPlace && expanded.header.collective == Collective::kAlltoall)
+      break;
     if (Result<void> sound = check_structure(expanded, aliasing); !sound) return sound.error();
     Result<Proof> executed = execute_symbolically(expanded, aliasing);
     if (!executed) return executed;

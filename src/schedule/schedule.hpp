@@ -22,13 +22,21 @@
 //   out      what the caller gets. May be the same memory as `in` (see below).
 //   scratch  library memory, `scratch_slots` slots of one largest chunk each.
 // Chunks    by collective, n = elements per rank in the caller's terms:
-//             allreduce, broadcast   in and out: chunk_count chunks that share n elements
-//             reducescatter          in: p chunks of n elements; out: 1 chunk
-//             allgather              in: 1 chunk of n elements; out: p chunks
+//             allreduce, reduce, broadcast
+//                                    in and out: chunk_count chunks that share n elements
+//             reducescatter, scatter in: p chunks of n elements; out: 1 chunk
+//             allgather, gather      in: 1 chunk of n elements; out: p chunks
+//             alltoall               in and out: p chunks of n elements; in[d] is for rank d
 //             barrier                none
-//           broadcast reads `in` at the root only.
-// In place  allreduce, broadcast: in = out. reducescatter: out = chunk r of in.
-//           allgather: in = chunk r of out. Every schedule must be right both ways.
+//           broadcast and scatter read `in` at the root only. reduce and gather promise `out` at
+//           the root only; elsewhere reduce may write to its `out`, and gather has none.
+// In place  allreduce, reduce, broadcast: in = out. reducescatter, and scatter at the root:
+//           out = chunk r of in. allgather, and gather at the root: in = chunk r of out. alltoall:
+//           never. Every schedule must be right both ways.
+// Positions A schedule is written for positions 0 to p - 1. `order` says which rank sits at which
+//           position; without it, rank r at position r. Where chunks belong to ranks (all but
+//           allreduce, reduce, broadcast, barrier) there is no order. `r`, peers and root are
+//           positions.
 //
 // Rounds    A rank enters round k + 1 when all its actions of round k are finished. Within a
 //           round its actions run at once, so no action may write what another one reads or
@@ -75,6 +83,16 @@ struct Round {
   bool operator==(const Round&) const = default;
 };
 
+/// A claim for the proof: turning one digit of all positions changes nothing. Position x has the
+/// digit x / rank_stride % size; its successor is where rank x with that digit one higher (modulo
+/// size) does what x does, with chunk indices of `in`, `out` and shapes turned likewise at
+/// chunk_stride, and slots of scratch at scratch_stride (0: not turned). verify() checks the claim
+/// and runs the schedule at one position per orbit; a claim that does not hold costs time only.
+struct Rotation {
+  std::int64_t size = 1, rank_stride = 1, chunk_stride = 0, scratch_stride = 0;
+  bool operator==(const Rotation&) const = default;
+};
+
 struct Loop;
 using Item = std::variant<Round, std::shared_ptr<const Loop>>;
 struct Loop {
@@ -86,10 +104,12 @@ struct Schedule {
   Collective collective = Collective::kAllreduce;
   std::string algorithm;
   std::int64_t rank_count = 1;
-  std::int64_t root = 0;  // broadcast
+  std::int64_t root = 0;  // a position; collectives with a root
   std::int64_t chunk_count = 1;
   std::int64_t scratch_slots = 0;
   int lane_count = 1;
+  std::vector<std::int32_t> order;  // [rank_count] or empty: the rank at each position
+  std::vector<Rotation> rotations;
   std::vector<Item> items;
 };
 

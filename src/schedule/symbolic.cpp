@@ -64,10 +64,11 @@ class Execution {
   void place_inputs() {
     const std::int64_t chunks = chunks_of(header_, Buffer::kIn);
     for (std::int64_t rank = 0; rank < header_.rank_count; ++rank) {
-      if (header_.collective == Collective::kBroadcast && rank != header_.root) continue;
+      const bool only_root = header_.collective == Collective::kBroadcast ||
+                             header_.collective == Collective::kScatter;
+      if (only_root && rank != header_.root) continue;
       for (std::int64_t c = 0; c < chunks; ++c) {
-        const std::int64_t chunk = header_.collective == Collective::kAllgather ? rank : c;
-        cell(rank, Buffer::kIn, c) = values_.leaf(rank, chunk);
+        cell(rank, Buffer::kIn, c) = values_.leaf(rank, chunk_of_input(header_, rank, c));
       }
     }
   }
@@ -199,6 +200,7 @@ class Execution {
 
   bool chunks_differ_in_length() const {
     return header_.collective == Collective::kAllreduce ||
+           header_.collective == Collective::kReduce ||
            header_.collective == Collective::kBroadcast;
   }
 
@@ -257,6 +259,9 @@ class Execution {
   Result<void> promise_kept() {
     for (std::int64_t rank = 0; rank < header_.rank_count; ++rank) {
       const Step end{index(rank), 0};
+      const bool only_root =
+          header_.collective == Collective::kReduce || header_.collective == Collective::kGather;
+      if (only_root && rank != header_.root) continue;
       for (std::int64_t c = 0; c < chunks_of(header_, Buffer::kOut); ++c) {
         const Value value = cell(rank, Buffer::kOut, c);
         if (is_promised(value, rank, c)) continue;
@@ -277,11 +282,18 @@ class Execution {
     switch (header_.collective) {
       case Collective::kAllreduce:
         return value == cell(0, Buffer::kOut, c) && values_.chunk(value) == c && complete(value);
+      case Collective::kReduce:
+        return values_.chunk(value) == c && complete(value);
       case Collective::kReducescatter:
         return values_.chunk(value) == rank && complete(value);
       case Collective::kAllgather:
+      case Collective::kGather:
       case Collective::kBroadcast:
         return values_.chunk(value) == c;  // one contributor each
+      case Collective::kScatter:
+        return values_.chunk(value) == rank;
+      case Collective::kAlltoall:
+        return values_.chunk(value) == c * header_.rank_count + rank;
       case Collective::kBarrier:
         break;
     }
@@ -316,6 +328,18 @@ class Execution {
 };
 
 }  // namespace
+
+std::int64_t chunk_of_input(const Schedule& header, std::int64_t rank, std::int64_t index) {
+  switch (header.collective) {
+    case Collective::kAllgather:
+    case Collective::kGather:
+      return rank;
+    case Collective::kAlltoall:
+      return rank * header.rank_count + index;
+    default:
+      return index;
+  }
+}
 
 Error violation(const Schedule& header, Aliasing aliasing, std::int64_t rank, std::size_t round,
                 const std::string& reason) {

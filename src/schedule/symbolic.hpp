@@ -52,6 +52,10 @@ class ValueTable {
   std::unordered_map<std::uint64_t, Id> trees_;  // (left, right) → id
 };
 
+/// The number of the data that `rank` is given in in[index]: equal numbers are reduced, and every
+/// other number is moved.
+std::int64_t chunk_of_input(const Schedule& header, std::int64_t rank, std::int64_t index);
+
 /// An error at one place of a schedule: rank, round and reason.
 Error violation(const Schedule& header, Aliasing aliasing, std::int64_t rank, std::size_t round,
                 const std::string& reason);

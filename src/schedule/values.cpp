@@ -16,8 +16,10 @@ CellMap::CellMap(const Schedule& schedule, Aliasing aliasing)
     return;
   }
   scratch_ = in > out ? in : out;
-  in_at_rank_ = schedule.collective == Collective::kAllgather;
-  out_at_rank_ = schedule.collective == Collective::kReducescatter;
+  in_at_rank_ =
+      schedule.collective == Collective::kAllgather || schedule.collective == Collective::kGather;
+  out_at_rank_ = schedule.collective == Collective::kReducescatter ||
+                 schedule.collective == Collective::kScatter;
 }
 
 std::size_t CellMap::of(std::int64_t rank, Buffer buffer, std::int64_t index) const {

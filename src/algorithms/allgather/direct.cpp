@@ -32,7 +32,14 @@ Schedule direct_allgather(const AlgorithmParameters& parameters) {
 }  // namespace
 
 constinit const AlgorithmInfo kAllgatherDirect = {
-    Collective::kAllgather, "direct",   "every rank reads all peers' memory; for shared memory",
-    "a + (p-1)/p nb",       "two-shot", &direct_allgather};
+    Collective::kAllgather,
+    "direct",
+    "every rank reads all peers' memory; for shared memory",
+    "a + (p-1)/p nb",
+    "two-shot",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
+    &direct_allgather};
 
 }  // namespace farandole

@@ -33,7 +33,14 @@ Schedule ring_allgather(const AlgorithmParameters& parameters) {
 }  // namespace
 
 constinit const AlgorithmInfo kAllgatherRing = {
-    Collective::kAllgather, "ring",       "chunks travel around one ring; best for large messages",
-    "(p-1)a + (p-1)/p nb",  "[Thakur05]", &ring_allgather};
+    Collective::kAllgather,
+    "ring",
+    "chunks travel around one ring; best for large messages",
+    "(p-1)a + (p-1)/p nb",
+    "[Thakur05]",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
+    &ring_allgather};
 
 }  // namespace farandole

@@ -45,6 +45,9 @@ constinit const AlgorithmInfo kAllreduceDirect = {
     "every rank reduces its slice from all peers' memory; for shared memory",
     "2a + 2(p-1)/p nb",
     "two-shot",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
     &direct_allreduce};
 
 }  // namespace farandole

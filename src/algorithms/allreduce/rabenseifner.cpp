@@ -56,6 +56,9 @@ constinit const AlgorithmInfo kAllreduceRabenseifner = {
     "halving reduce-scatter, doubling allgather; for middle sizes",
     "2 lg p a + 2(p-1)/p nb",
     "[Thakur05]",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
     &rabenseifner_allreduce};
 
 }  // namespace farandole

@@ -72,6 +72,9 @@ constinit const AlgorithmInfo kAllreduceRecursiveDoubling = {
     "all data exchanged over doubling distances; best for small messages",
     "lg p (a + nb)",
     "[Thakur05]",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
     &recursive_doubling_allreduce};
 
 }  // namespace farandole

@@ -42,6 +42,9 @@ constinit const AlgorithmInfo kAllreduceRing = {
     "sums travel around one ring; best for large messages",
     "2(p-1)a + 2(p-1)/p nb",
     "[Patarasuk09]",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
     &ring_allreduce};
 
 }  // namespace farandole

@@ -59,6 +59,9 @@ constinit const AlgorithmInfo kAllreduceRingBidirectional = {
     "two rings in opposite directions, half the bytes each",
     "2(p-1)a + (p-1)/p nb",
     "[Patarasuk09]",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
     &bidirectional_ring_allreduce};
 
 }  // namespace farandole

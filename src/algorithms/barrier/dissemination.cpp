@@ -29,6 +29,9 @@ constinit const AlgorithmInfo kBarrierDissemination = {Collective::kBarrier,
                                                        "signals over doubling distances",
                                                        "lg p a",
                                                        "Hensgen, Finkel, Manber 1988",
+                                                       "rank_count >= 1",
+                                                       "",
+                                                       kRanksMax,
                                                        &dissemination_barrier};
 
 }  // namespace farandole

@@ -38,8 +38,14 @@ Schedule binomial_broadcast(const AlgorithmParameters& parameters) {
 
 }  // namespace
 
-constinit const AlgorithmInfo kBroadcastBinomial = {
-    Collective::kBroadcast, "binomial",   "a tree of radix 2; best for small messages",
-    "lg p (a + nb)",        "[Thakur05]", &binomial_broadcast};
+constinit const AlgorithmInfo kBroadcastBinomial = {Collective::kBroadcast,
+                                                    "binomial",
+                                                    "a tree of radix 2; best for small messages",
+                                                    "lg p (a + nb)",
+                                                    "[Thakur05]",
+                                                    "rank_count >= 1",
+                                                    "",
+                                                    kRanksMax,
+                                                    &binomial_broadcast};
 
 }  // namespace farandole

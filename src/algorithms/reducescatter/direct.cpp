@@ -37,6 +37,9 @@ constinit const AlgorithmInfo kReducescatterDirect = {
     "every rank reduces its chunk from all peers' memory; for shared memory",
     "a + (p-1)/p nb",
     "two-shot",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
     &direct_reducescatter};
 
 }  // namespace farandole

@@ -45,6 +45,9 @@ constinit const AlgorithmInfo kReducescatterRing = {
     "sums travel around one ring; best for large messages",
     "(p-1)a + (p-1)/p nb",
     "[Thakur05]",
+    "rank_count >= 1",
+    "",
+    kRanksMax,
     &ring_reducescatter};
 
 }  // namespace farandole

@@ -9,12 +9,12 @@
 
 namespace farandole {
 
-/// Every algorithm over rank_count ranks; broadcasts from every root up to 9 ranks, from the
+/// Every algorithm over rank_count ranks; those with a root from every root up to 9 ranks, from the
 /// first, a middle and the last one above.
 inline std::vector<Schedule> all_schedules(std::int64_t rank_count) {
   std::vector<Schedule> schedules;
   for (const AlgorithmInfo* info : algorithms()) {
-    if (info->collective != Collective::kBroadcast) {
+    if (!has_root(info->collective)) {
       schedules.push_back(info->build({rank_count, 0}));
       continue;
     }
