@@ -1,5 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <optional>
 
 #include "schedule/expand.hpp"
@@ -10,16 +11,29 @@ namespace {
 
 using Reason = std::optional<std::string>;
 
-Reason header_fault(const Expanded& expanded) {
-  const Schedule& header = expanded.header;
-  if (header.rank_count < 1 ||
-      expanded.ranks.size() != static_cast<std::size_t>(header.rank_count)) {
-    return "steps for " + std::to_string(expanded.ranks.size()) + " ranks";
+// Ranks may sit anywhere where the promise names none of them.
+Reason order_fault(const Schedule& header) {
+  if (header.order.empty()) return std::nullopt;
+  if (!chunks_differ_in_length(header) && header.collective != Collective::kBarrier) {
+    return "an order of ranks, although its chunks belong to ranks";
   }
-  const bool shared = header.collective == Collective::kAllreduce ||
-                      header.collective == Collective::kReduce ||
-                      header.collective == Collective::kBroadcast;
-  const bool one_each = !shared && header.collective != Collective::kBarrier;
+  if (header.order.size() != static_cast<std::size_t>(header.rank_count)) {
+    return "an order of " + std::to_string(header.order.size()) + " ranks";
+  }
+  std::vector<bool> seen(header.order.size());
+  for (const std::int32_t rank : header.order) {
+    if (rank < 0 || rank >= header.rank_count || seen[static_cast<std::size_t>(rank)]) {
+      return "rank " + std::to_string(rank) + " in its order, outside or a second time";
+    }
+    seen[static_cast<std::size_t>(rank)] = true;
+  }
+  return std::nullopt;
+}
+
+Reason header_fault(const Schedule& header) {
+  if (header.rank_count < 1) return "no ranks";
+  const bool one_each =
+      !chunks_differ_in_length(header) && header.collective != Collective::kBarrier;
   if (header.chunk_count < 0 || (one_each && header.chunk_count != header.rank_count)) {
     return std::to_string(header.chunk_count) + " chunks";
   }
@@ -30,7 +44,7 @@ Reason header_fault(const Expanded& expanded) {
     return std::to_string(header.scratch_slots) + " scratch slots and " +
            std::to_string(header.lane_count) + " lanes";
   }
-  return std::nullopt;
+  return order_fault(header);
 }
 
 // What can be said of a round without running it: fields, ranges, lanes and conflicts.
@@ -39,11 +53,11 @@ class StructureCheck {
   StructureCheck(const Schedule& header, Aliasing aliasing)
       : header_(header),
         map_(header, aliasing),
-        uses_(map_.per_rank()),
         lanes_(2 * static_cast<std::size_t>(header.lane_count)) {}
 
   Reason fault(std::int64_t rank, const ConcreteRound& round) {
     ++stamp_;
+    uses_.clear();
     for (std::size_t i = 0; i < round.size(); ++i) {
       const ConcreteAction& action = round[i];
       if (action.after_previous && i == 0) return "the first action follows no other";
@@ -115,99 +129,105 @@ class StructureCheck {
     return std::nullopt;
   }
 
+  // Cells that an action of this round touches. Only actions of one chain are ordered.
+  struct Use {
+    std::int64_t first, end;
+    std::size_t chain;
+    bool writes;
+  };
+
+  Use use_of(std::int64_t rank, const ConcreteSpan& span, bool writes) const {
+    const std::int64_t first = map_.of(rank, span.buffer, span.first);
+    return {first, first + span.count, chain_, writes};
+  }
+
   Reason conflict(std::int64_t rank, const ConcreteAction& action) {
     for (const auto* span : {&action.source, &action.operand}) {
       if (!*span) continue;
-      const std::size_t start = map_.of(rank, (*span)->buffer, (*span)->first);
-      if (action.target && shifted_overlap(rank, start, **span, *action.target)) {
-        return "reads " + text(**span) + " while writing a shifted " + text(*action.target);
+      const Use use = use_of(rank, **span, false);
+      if (action.target) {
+        const Use written = use_of(rank, *action.target, true);
+        if (use.first != written.first && use.first < written.end && written.first < use.end) {
+          return "reads " + text(**span) + " while writing a shifted " + text(*action.target);
+        }
       }
-      for (std::size_t i = 0; i < static_cast<std::size_t>((*span)->count); ++i) {
-        if (!may_read(use_of(start + i))) return "reads " + text(**span) + ", written in parallel";
-      }
+      if (clashes(use)) return "reads " + text(**span) + ", written in parallel";
+      uses_.push_back(use);
     }
     if (!action.target) return std::nullopt;
-    const std::size_t start = map_.of(rank, action.target->buffer, action.target->first);
-    for (std::size_t i = 0; i < static_cast<std::size_t>(action.target->count); ++i) {
-      if (!may_write(use_of(start + i))) {
-        return "writes " + text(*action.target) + ", used in parallel";
-      }
-    }
+    const Use use = use_of(rank, *action.target, true);
+    if (clashes(use)) return "writes " + text(*action.target) + ", used in parallel";
+    uses_.push_back(use);
     return std::nullopt;
   }
 
-  bool shifted_overlap(std::int64_t rank, std::size_t start, const ConcreteSpan& read,
-                       const ConcreteSpan& written) const {
-    const std::size_t other = map_.of(rank, written.buffer, written.first);
-    return start != other && start < other + static_cast<std::size_t>(written.count) &&
-           other < start + static_cast<std::size_t>(read.count);
-  }
-
-  // Which chains of this round have touched a cell. Only actions of one chain are ordered.
-  struct Use {
-    std::uint64_t stamp = 0;
-    std::optional<std::size_t> writer, reader;
-    bool several_readers = false;
-  };
-
-  Use& use_of(std::size_t cell) {
-    Use& use = uses_[cell];
-    if (use.stamp != stamp_) use = Use{stamp_, std::nullopt, std::nullopt, false};
-    return use;
-  }
-
-  bool may_read(Use& use) const {
-    use.several_readers = use.several_readers || (use.reader && *use.reader != chain_);
-    use.reader = chain_;
-    return !use.writer || *use.writer == chain_;
-  }
-
-  bool may_write(Use& use) const {
-    if (use.several_readers || (use.reader && *use.reader != chain_)) return false;
-    if (use.writer && *use.writer != chain_) return false;
-    use.writer = chain_;
-    return true;
+  bool clashes(const Use& use) const {
+    return std::any_of(uses_.begin(), uses_.end(), [&use](const Use& other) {
+      return (use.writes || other.writes) && use.chain != other.chain && use.first < other.end &&
+             other.first < use.end;
+    });
   }
 
   const Schedule& header_;
   const CellMap map_;
-  std::vector<Use> uses_;             // [cell]
+  std::vector<Use> uses_;             // of the actions so far
   std::vector<std::uint64_t> lanes_;  // [lane, receive or send]: stamp of the last round
   std::uint64_t stamp_ = 0;           // of this round
   std::size_t chain_ = 0;             // first action of the chain at hand
 };
 
-Result<void> check_structure(const Expanded& expanded, Aliasing aliasing) {
-  StructureCheck structure(expanded.header, aliasing);
-  for (std::size_t rank = 0; rank < expanded.ranks.size(); ++rank) {
-    for (std::size_t round = 0; round < expanded.ranks[rank].size(); ++round) {
-      const auto at = static_cast<std::int64_t>(rank);
-      if (Reason reason = structure.fault(at, expanded.ranks[rank][round])) {
-        return violation(expanded.header, aliasing, at, round, *reason);
+}  // namespace
+
+Result<void> check_header(const Schedule& header) {
+  Reason reason = header_fault(header);
+  if (!reason) return {};
+  return Error{ErrorKind::kInternal, "schedule " + header.algorithm + " over " +
+                                         std::to_string(header.rank_count) + " ranks has " +
+                                         *reason};
+}
+
+Result<void> check_structure(const Schedule& header, const Symmetry& symmetry,
+                             const StepsOf& steps_of, Aliasing aliasing) {
+  StructureCheck structure(header, aliasing);
+  ConcreteRound round;
+  for (std::int64_t orbit = 0; orbit < symmetry.orbit_count(); ++orbit) {
+    const std::int64_t rank = symmetry.representative(orbit);
+    Steps steps = steps_of(orbit);
+    for (std::size_t index = 0; steps.next(round); ++index) {
+      if (Reason reason = structure.fault(rank, round)) {
+        return violation(header, aliasing, rank, index, *reason);
       }
     }
   }
   return {};
 }
 
-}  // namespace
-
-Result<Proof> check(const Expanded& expanded) {
-  if (Reason reason = header_fault(expanded)) {
-    return Error{ErrorKind::kInternal, "schedule " + expanded.header.algorithm + " over " +
-                                           std::to_string(expanded.header.rank_count) +
-                                           " ranks has " + *reason};
-  }
+Result<Proof> check(const Schedule& header, const StepsOf& steps_of) {
+  const Symmetry symmetry(header);
   Proof proof;
   for (const Aliasing aliasing : {Aliasing::kApart, Aliasing::kInPlace}) {
-    if (aliasing == Aliasing::kInPlace && expanded.header.collective == Collective::kAlltoall)
-      break;
-    if (Result<void> sound = check_structure(expanded, aliasing); !sound) return sound.error();
-    Result<Proof> executed = execute_symbolically(expanded, aliasing);
+    if (aliasing == Aliasing::kInPlace && header.collective == Collective::kAlltoall) break;
+    if (auto sound = check_structure(header, symmetry, steps_of, aliasing); !sound) {
+      return sound.error();
+    }
+    Result<Proof> executed = execute_symbolically(header, symmetry, steps_of, aliasing);
     if (!executed) return executed;
     proof = *executed;
   }
   return proof;
+}
+
+Result<Proof> check(const Expanded& expanded) {
+  if (auto sound = check_header(expanded.header); !sound) return sound.error();
+  if (expanded.ranks.size() != static_cast<std::size_t>(expanded.header.rank_count)) {
+    return Error{ErrorKind::kInternal, "schedule " + expanded.header.algorithm + " over " +
+                                           std::to_string(expanded.header.rank_count) +
+                                           " ranks has steps for " +
+                                           std::to_string(expanded.ranks.size()) + " ranks"};
+  }
+  return check(expanded.header, [&expanded](std::int64_t orbit) {
+    return Steps(expanded.ranks[static_cast<std::size_t>(orbit)]);
+  });
 }
 
 }  // namespace farandole

@@ -24,6 +24,7 @@ struct ConcreteAction {
   std::int64_t peer;
   std::optional<ConcreteSpan> source, target, operand;
   bool incoming_first, after_previous;
+  std::uint32_t covers = 0;  // Covers of the action
   bool operator==(const ConcreteAction&) const = default;
 };
 using ConcreteRound = std::vector<ConcreteAction>;
@@ -31,7 +32,7 @@ using ConcreteRound = std::vector<ConcreteAction>;
 /// Every step of every rank: [rank][round][action]. Rounds in which a rank idles are kept, so
 /// that round k is the same round on every rank. Size grows as ranks * rounds.
 struct Expanded {
-  Schedule header;  // items empty
+  Schedule header;  // items and rotations empty
   std::vector<std::vector<ConcreteRound>> ranks;
 };
 

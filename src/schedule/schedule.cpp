@@ -24,4 +24,10 @@ std::int64_t chunks_of(const Schedule& schedule, Buffer buffer) {
   return 0;
 }
 
+bool chunks_differ_in_length(const Schedule& schedule) {
+  return schedule.collective == Collective::kAllreduce ||
+         schedule.collective == Collective::kReduce ||
+         schedule.collective == Collective::kBroadcast;
+}
+
 }  // namespace farandole

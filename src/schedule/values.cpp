@@ -1,80 +1,86 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include <bit>
+#include "schedule/values.hpp"
 
-#include "schedule/symbolic.hpp"
+#include <algorithm>
+#include <utility>
 
 namespace farandole {
 
-CellMap::CellMap(const Schedule& schedule, Aliasing aliasing)
-    : scratch_slots_(schedule.scratch_slots) {
-  const std::int64_t in = chunks_of(schedule, Buffer::kIn);
-  const std::int64_t out = chunks_of(schedule, Buffer::kOut);
-  if (aliasing == Aliasing::kApart) {
-    out_ = in;
-    scratch_ = in + out;
-    return;
+std::size_t ValueTable::Hash::operator()(const Key& key) const {
+  std::uint64_t x = (std::uint64_t{key.left} << 32 | key.right) ^
+                    (static_cast<std::uint64_t>(key.shift) * 0x9e3779b97f4a7c15u);
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  return static_cast<std::size_t>(x ^ (x >> 27));
+}
+
+ValueTable::ValueTable(const Symmetry& symmetry, std::int64_t rank_count)
+    : symmetry_(symmetry), rank_count_(rank_count), trees_(1), sets_(1) {}  // 0 is undefined
+
+Value ValueTable::leaf(Symmetry::Place place) {
+  const auto orbit = static_cast<std::uint32_t>(place.orbit);
+  const auto [known, is_new] =
+      tree_of_.try_emplace({orbit, kLeaf, 0}, static_cast<std::uint32_t>(trees_.size()));
+  if (is_new) {
+    trees_.push_back({1, static_cast<std::uint32_t>(sets_.size()), 0});
+    sets_.push_back({orbit, kLeaf, 0});
   }
-  scratch_ = in > out ? in : out;
-  in_at_rank_ =
-      schedule.collective == Collective::kAllgather || schedule.collective == Collective::kGather;
-  out_at_rank_ = schedule.collective == Collective::kReducescatter ||
-                 schedule.collective == Collective::kScatter;
+  return {known->second, place.element};
 }
 
-std::size_t CellMap::of(std::int64_t rank, Buffer buffer, std::int64_t index) const {
-  if (buffer == Buffer::kScratch) return static_cast<std::size_t>(scratch_ + index);
-  if (buffer == Buffer::kIn) return static_cast<std::size_t>(index + (in_at_rank_ ? rank : 0));
-  return static_cast<std::size_t>(out_ + index + (out_at_rank_ ? rank : 0));
+Value ValueTable::reduce(Value left, Value right) {
+  const Symmetry::Element shift = symmetry_.difference(right.at, left.at);
+  const auto [known, is_new] = tree_of_.try_emplace({left.tree, right.tree, shift},
+                                                    static_cast<std::uint32_t>(trees_.size()));
+  if (is_new) {
+    const Tree &a = trees_[left.tree], &b = trees_[right.tree];
+    const Value set = join({a.set, a.set_at}, {b.set, symmetry_.sum(b.set_at, shift)});
+    // More leaves than ranks is too many, however many more.
+    trees_.push_back({std::min(a.leaves + b.leaves, rank_count_ + 1), set.tree, set.at});
+  }
+  return {known->second, left.at};
 }
 
-ValueTable::ValueTable(std::int64_t rank_count)
-    : words_((static_cast<std::size_t>(rank_count) + 63) / 64) {
-  add(-1);  // kUndefined
+Value ValueTable::join(Value a, Value b) {
+  Symmetry::Element shift = symmetry_.difference(b.at, a.at);
+  const Symmetry::Element back = symmetry_.inverse(shift);
+  if (std::pair(b.tree, back) < std::pair(a.tree, shift)) {
+    std::swap(a, b);
+    shift = back;
+  }
+  const auto [known, is_new] =
+      set_of_.try_emplace({a.tree, b.tree, shift}, static_cast<std::uint32_t>(sets_.size()));
+  if (is_new) sets_.push_back({a.tree, b.tree, shift});
+  return {known->second, a.at};
 }
 
-ValueTable::Id ValueTable::add(std::int64_t chunk) {
-  chunks_.push_back(chunk);
-  contributors_.resize(contributors_.size() + words_);
-  return static_cast<Id>(chunks_.size() - 1);
+bool ValueTable::complete(Value value) {
+  const Tree& tree = trees_[value.tree];
+  return tree.leaves == rank_count_ && covers_all(tree.set);
 }
 
-ValueTable::Id ValueTable::leaf(std::int64_t rank, std::int64_t chunk) {
-  const Id id = add(chunk);
-  const auto bit = static_cast<std::size_t>(rank);
-  contributors_[id * words_ + bit / 64] = std::uint64_t{1} << (bit % 64);
-  return id;
-}
-
-ValueTable::Id ValueTable::reduce(Id left, Id right) {
-  const auto [known, is_new] = trees_.try_emplace(std::uint64_t{left} << 32 | right, kUndefined);
+// With as many leaves as ranks, every rank is one exactly once if none is twice. The walk ends at
+// the first repetition, so it visits no more than all ranks.
+bool ValueTable::covers_all(std::uint32_t set) {
+  const auto [known, is_new] = covers_all_.try_emplace(set, false);
   if (!is_new) return known->second;
-  const Id id = add(chunks_[left]);
-  known->second = id;
-  for (std::size_t w = 0; w < words_; ++w) {
-    contributors_[id * words_ + w] =
-        contributors_[left * words_ + w] | contributors_[right * words_ + w];
+  std::vector<bool> seen(static_cast<std::size_t>(rank_count_));
+  std::vector<Value> open = {{set, 0}};
+  while (!open.empty()) {
+    const Value at = open.back();
+    open.pop_back();
+    const Set& node = sets_[at.tree];
+    if (node.right != kLeaf) {
+      open.push_back({node.left, at.at});
+      open.push_back({node.right, symmetry_.sum(at.at, node.shift)});
+      continue;
+    }
+    const auto rank = static_cast<std::size_t>(symmetry_.rank({node.left, at.at}));
+    if (seen[rank]) return false;
+    seen[rank] = true;
   }
-  return id;
-}
-
-bool ValueTable::share_contributors(Id a, Id b) const {
-  for (std::size_t w = 0; w < words_; ++w) {
-    if (contributors_[a * words_ + w] & contributors_[b * words_ + w]) return true;
-  }
-  return false;
-}
-
-std::int64_t ValueTable::contributor_count(Id id) const {
-  std::int64_t count = 0;
-  for (std::size_t w = 0; w < words_; ++w) count += std::popcount(contributors_[id * words_ + w]);
-  return count;
-}
-
-std::string ValueTable::text(Id id) const {
-  if (id == kUndefined) return "nothing defined";
-  return "chunk " + std::to_string(chunks_[id]) + " from " + std::to_string(contributor_count(id)) +
-         " rank(s)";
+  covers_all_[set] = true;
+  return true;
 }
 
 }  // namespace farandole

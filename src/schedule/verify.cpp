@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <utility>
 
-#include "schedule/expand.hpp"
+#include "schedule/commute.hpp"
+#include "schedule/symbolic.hpp"
 
 namespace farandole {
 namespace {
 
-// The proof writes out every step and every chunk of every rank, with a bit per contributor;
-// these bounds keep it within about 2 GB. The ring over 1024 ranks is inside: 6.3 million steps
-// with its rounds, and 2.1 million chunks of 16 words.
-constexpr std::int64_t kStepsMax = std::int64_t{1} << 23;
-constexpr std::int64_t kChunkWordsMax = std::int64_t{1} << 26;
+// Dense numbers of ranks fit 32 bits.
+constexpr std::int64_t kRanksMax = std::int64_t{1} << 24;
+// About 0.5 us each, twice over: apart and in place.
+constexpr std::int64_t kStepsMax = std::int64_t{1} << 25;
 
 std::int64_t capped_product(std::int64_t a, std::int64_t b, std::int64_t cap) {
   if (a <= 0 || b <= 0) return 0;
@@ -63,38 +63,53 @@ std::optional<std::int64_t> count_steps(const std::vector<Item>& items, int dept
   return steps;
 }
 
-Result<void> fits_a_proof(const Schedule& schedule) {
-  const std::string what = std::string(name(schedule.collective)) + " " + schedule.algorithm;
-  const auto steps = count_steps(schedule.items, 0, kStepsMax);
-  if (!steps) {
-    return Error{ErrorKind::kInternal, what + ": loops nest deeper than " +
-                                           std::to_string(Expr::kLoopDepthMax) +
-                                           ", or an index uses a counter outside its loop"};
-  }
-  const auto bounded = [](std::int64_t value) {
-    return std::clamp<std::int64_t>(value, 0, kChunkWordsMax);
-  };
-  const std::int64_t ranks = schedule.rank_count;
-  const std::int64_t chunks = 2 * bounded(schedule.chunk_count) + bounded(schedule.scratch_slots) +
-                              bounded(schedule.lane_count) + 1;
-  const std::int64_t words = bounded(ranks) / 64 + 1;
-  if (ranks < 1 || capped_product(ranks, *steps, kStepsMax) > kStepsMax ||
-      capped_product(capped_product(ranks, chunks, kChunkWordsMax), words, kChunkWordsMax) >
-          kChunkWordsMax) {
+std::string described(const Schedule& schedule) {
+  return std::string(name(schedule.collective)) + " " + schedule.algorithm;
+}
+
+Result<std::int64_t> steps_per_rank(const Schedule& schedule) {
+  if (const auto steps = count_steps(schedule.items, 0, kStepsMax)) return *steps;
+  return Error{ErrorKind::kInternal, described(schedule) + ": loops nest deeper than " +
+                                         std::to_string(Expr::kLoopDepthMax) +
+                                         ", or an index uses a counter outside its loop"};
+}
+
+Result<Proof> prove(const Schedule& schedule, const Commutation& commutation, std::int64_t steps) {
+  Schedule header = schedule;
+  header.items.clear();
+  header.rotations = commutation.rotations;
+  std::int64_t orbits = header.rank_count;
+  for (const Rotation& rotation : header.rotations) orbits /= rotation.size;
+  const std::int64_t held = std::max<std::int64_t>(steps, header.lane_count);
+  if (capped_product(orbits, held, kStepsMax) > kStepsMax) {
     return Error{ErrorKind::kUnsupported,
-                 what + " over " + std::to_string(ranks) +
-                     " ranks: no proof of that size is attempted; ranks times steps may be " +
-                     std::to_string(kStepsMax) + ", and ranks times chunks and lanes, in bits of " +
-                     "contributors, " + std::to_string(kChunkWordsMax) + " words"};
+                 described(schedule) + " over " + std::to_string(header.rank_count) +
+                     " ranks: no proof of that size is attempted; ranks that symmetry does not "
+                     "relate, times steps, may be " +
+                     std::to_string(kStepsMax)};
   }
-  return {};
+  const Symmetry symmetry(header);
+  return check(header, [&](std::int64_t orbit) {
+    return Steps(schedule, commutation.covers, symmetry.representative(orbit));
+  });
 }
 
 }  // namespace
 
 Result<VerifiedSchedule> verify(Schedule schedule) {
-  if (Result<void> fits = fits_a_proof(schedule); !fits) return fits.error();
-  Result<Proof> proof = check(expand(schedule));
+  if (schedule.rank_count > kRanksMax) {
+    return Error{ErrorKind::kUnsupported, described(schedule) + " over " +
+                                              std::to_string(schedule.rank_count) +
+                                              " ranks; at most " + std::to_string(kRanksMax)};
+  }
+  if (auto sound = check_header(schedule); !sound) return sound.error();
+  const Result<std::int64_t> steps = steps_per_rank(schedule);
+  if (!steps) return steps.error();
+  const Commutation commutation = commuting_rotations(schedule);
+  Result<Proof> proof = prove(schedule, commutation, *steps);
+  if (!proof && proof.error().kind == ErrorKind::kUnsupported && !commutation.rotations.empty()) {
+    proof = prove(schedule, {}, *steps);
+  }
   if (!proof) return proof.error();
   return VerifiedSchedule(std::make_shared<const Schedule>(std::move(schedule)), *proof);
 }

@@ -110,8 +110,8 @@ TEST(ScheduleText, ErrorsNameTheLine) {
   EXPECT_EQ(fault_of(""), "schedule, line 0: expected \"farandole\", found the end");
   EXPECT_EQ(fault_of(with_line(1, "farandole schedule 2")),
             "schedule, line 1: expected a number from 1 to 1, found \"2\"");
-  EXPECT_EQ(fault_of(with_line(2, "collective gather")),
-            "schedule, line 2: expected a collective instead of \"gather\", found the end of the "
+  EXPECT_EQ(fault_of(with_line(2, "collective collect")),
+            "schedule, line 2: expected a collective instead of \"collect\", found the end of the "
             "line");
   EXPECT_EQ(fault_of(with_line(4, "ranks 0")),
             "schedule, line 4: expected a number from 1 to 2147483648, found \"0\"");

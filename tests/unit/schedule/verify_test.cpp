@@ -67,8 +67,8 @@ TEST(Verify, NamesRankRoundAndReason) {
     const Expr r = b.rank();
     b.round().send(in(0), 1 - r).receive_reduce(out(0), in(0), 1 - r);
     EXPECT_EQ(fault(std::move(b).build()),
-              "allreduce swap over 2 ranks: rank 1, round 1: ends with chunk 0 from 2 rank(s) in "
-              "out[0], or with another order of operands than rank 0");
+              "allreduce swap over 2 ranks: rank 1, round 1: ends with another order of operands "
+              "than rank 0");
   }
   {
     ScheduleBuilder b = swap_and_reduce();
@@ -210,9 +210,9 @@ TEST(Verify, RefusesWhatItCannotExpand) {
     b.round().signal((b.rank() + 1) % count).await((b.rank() - 1) % count);
     return std::move(b).build();
   };
-  for (const std::int64_t count : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1} << 40}) {
-    EXPECT_NE(fault(ranks(count), ErrorKind::kUnsupported), "proved");
-  }
+  EXPECT_EQ(fault(ranks(0)), "schedule large over 0 ranks has no ranks");
+  EXPECT_EQ(fault(ranks(-1)), "schedule large over -1 ranks has no ranks");
+  EXPECT_NE(fault(ranks(std::int64_t{1} << 40), ErrorKind::kUnsupported), "proved");
   ScheduleBuilder loops(Collective::kBarrier, "long", 2, 0);
   loops.loop(std::int64_t{1} << 40, [&](Expr) { loops.loop(std::int64_t{1} << 40, [](Expr) {}); });
   EXPECT_NE(fault(std::move(loops).build(), ErrorKind::kUnsupported), "proved");

@@ -1,0 +1,40 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "schedule/commute.hpp"
+#include "schedule/expand.hpp"
+
+namespace farandole {
+
+/// Walks one rank's rounds, from a schedule or from rounds written out.
+/// Memory    keeps neither; the walk over a schedule writes out one round at a time.
+class Steps {
+ public:
+  Steps(const Schedule& schedule, const Covers& covers, std::int64_t rank);
+  explicit Steps(const std::vector<ConcreteRound>& rounds) : rounds_(&rounds) {}
+
+  /// The next round, which may be one without actions; false after the last.
+  bool next(ConcreteRound& round);
+
+ private:
+  struct Frame {
+    const std::vector<Item>* items;
+    std::size_t index;
+    std::int64_t iterations_left;
+  };
+  void write(const Round& round, ConcreteRound& into) const;
+  bool takes_part(const Action& action) const;
+  ConcreteAction at_iteration(const Action& action) const;
+  std::optional<ConcreteSpan> at(const std::optional<Span>& span) const;
+  std::int64_t number(const Expr& expr) const { return expr.evaluate(rank_, loops_); }
+
+  const std::vector<ConcreteRound>* rounds_ = nullptr;
+  std::size_t next_ = 0;
+  const Covers* covers_ = nullptr;
+  std::int64_t rank_ = 0;
+  std::vector<Frame> frames_;
+  std::vector<std::int64_t> loops_;  // counters, the outermost first
+};
+
+}  // namespace farandole
