@@ -71,11 +71,12 @@ class Check {
   std::optional<Way> way_of(const Span& span) const {
     if (!fixed(span.count)) return std::nullopt;
     if (span.buffer != Buffer::kScratch) {
+      if (span.shape != span.first) return std::nullopt;
       const bool whole = chunks_of(schedule_, span.buffer) == schedule_.chunk_count;
       return way_at(span.first, span.count, whole ? rotation_.chunk_stride : 0);
     }
     const auto way = way_at(span.first, span.count, rotation_.scratch_stride);
-    if (!chunks_differ_in_length(schedule_)) return way;
+    if (!chunks_differ_in_length(schedule_) && fixed(span.shape)) return way;
     const auto shape = way_at(span.shape, span.count, rotation_.chunk_stride);
     return shape == way ? way : std::nullopt;
   }

@@ -15,6 +15,8 @@ constexpr std::size_t kActionCountMax = std::size_t{1} << 17;
 constexpr std::size_t kItemCountMax = std::size_t{1} << 17;
 constexpr std::size_t kGuardCountMax = 8;
 constexpr std::int64_t kNumberMax = std::int64_t{1} << 31;  // in the header and of loops
+constexpr std::int64_t kOrderMax = std::int64_t{1} << 20;
+constexpr std::size_t kRotationCountMax = 32;
 constexpr std::int64_t kLaneCountMax = std::int64_t{1} << 16;
 
 std::string at_most(std::size_t limit, const std::string& what) {
@@ -73,6 +75,7 @@ class Parser {
         finish(line);
         return;
       }
+      if (loops_open == 0 && into.empty() && (order(line) || rotation(line))) continue;
       if (++item_count_ > kItemCountMax) line.expected(at_most(kItemCountMax, "rounds and loops"));
       if (line.accept("round")) {
         if (finish(line)) round(into, loops_open);
@@ -84,6 +87,29 @@ class Parser {
       }
     }
     if (loops_open > 0) fail("expected the \"end\" of a loop, found the end");
+  }
+
+  // Statements between the header and the first item.
+  bool order(Line& line) {
+    Schedule& s = schedule_;
+    if (s.rank_count > kOrderMax || !s.order.empty() || !line.accept("order")) return false;
+    for (std::int64_t i = 0; i < s.rank_count && !line.failed(); ++i) {
+      s.order.push_back(static_cast<std::int32_t>(line.number(0, s.rank_count - 1)));
+    }
+    finish(line);
+    return true;
+  }
+
+  bool rotation(Line& line) {
+    if (schedule_.rotations.size() == kRotationCountMax || !line.accept("rotation")) return false;
+    Rotation claim;
+    claim.size = line.number(2, kNumberMax);
+    claim.rank_stride = line.number(1, kNumberMax);
+    claim.chunk_stride = line.number(0, kNumberMax);
+    claim.scratch_stride = line.number(0, kNumberMax);
+    schedule_.rotations.push_back(claim);
+    finish(line);
+    return true;
   }
 
   void loop(Line& line, std::vector<Item>& into, int loops_open) {

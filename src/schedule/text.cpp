@@ -77,6 +77,16 @@ std::string to_text(const Schedule& schedule) {
   result += "chunks " + std::to_string(schedule.chunk_count) + "\n";
   result += "scratch " + std::to_string(schedule.scratch_slots) + "\n";
   result += "lanes " + std::to_string(schedule.lane_count) + "\n";
+  if (!schedule.order.empty()) {
+    result += "order";
+    for (const std::int32_t rank : schedule.order) result += " " + std::to_string(rank);
+    result += "\n";
+  }
+  for (const Rotation& claim : schedule.rotations) {
+    result += "rotation " + std::to_string(claim.size) + " " + std::to_string(claim.rank_stride) +
+              " " + std::to_string(claim.chunk_stride) + " " +
+              std::to_string(claim.scratch_stride) + "\n";
+  }
   append(result, schedule.items, 0);
   return result;
 }

@@ -25,8 +25,8 @@ inline bool same_items(const std::vector<Item>& a, const std::vector<Item>& b) {
 inline bool same_schedule(const Schedule& a, const Schedule& b) {
   return a.collective == b.collective && a.algorithm == b.algorithm &&
          a.rank_count == b.rank_count && a.root == b.root && a.chunk_count == b.chunk_count &&
-         a.scratch_slots == b.scratch_slots && a.lane_count == b.lane_count &&
-         same_items(a.items, b.items);
+         a.scratch_slots == b.scratch_slots && a.lane_count == b.lane_count && a.order == b.order &&
+         a.rotations == b.rotations && same_items(a.items, b.items);
 }
 
 }  // namespace farandole

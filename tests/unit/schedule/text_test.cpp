@@ -18,6 +18,9 @@ Schedule sampler() {
   ScheduleBuilder b(Collective::kAllreduce, "sampler_2", 4, 8);
   b.scratch_slots(3);
   b.root(2);
+  b.order({3, 1, 0, 2});
+  b.rotation({2, 1, 4, 0});
+  b.rotation({2, 2, 1, 1});
   const Expr r = b.rank();
   b.round().send(in(r, 2), (r + 1) % 4).lane(1).receive(scratch(1, 4, 2), (r - 1) % 4);
   b.loop(3, [&](const Expr& s) {
@@ -48,6 +51,9 @@ root 2
 chunks 8
 scratch 3
 lanes 2
+order 3 1 0 2
+rotation 2 1 4 0
+rotation 2 2 1 1
 round
   send in[r, 2] to (r + 1) % 4
   receive scratch[1, 2 as 4] from (r - 1) % 4 lane 1
@@ -122,27 +128,27 @@ TEST(ScheduleText, ErrorsNameTheLine) {
             "schedule, line 5: expected a number from 0 to 3, found \"4\"");
   EXPECT_EQ(fault_of(with_line(8, "lanes 2 3")),
             "schedule, line 8: expected the end of the line, found \"3\"");
-  EXPECT_EQ(fault_of(with_line(9, "rounds")),
-            "schedule, line 9: expected \"round\" or \"loop\", found \"rounds\"");
-  EXPECT_EQ(fault_of(with_line(10, "send in[r + ] to 1")),
-            "schedule, line 10: expected a number, r, the counter of a loop around it, min, max "
+  EXPECT_EQ(fault_of(with_line(12, "rounds")),
+            "schedule, line 12: expected \"round\" or \"loop\", found \"rounds\"");
+  EXPECT_EQ(fault_of(with_line(13, "send in[r + ] to 1")),
+            "schedule, line 13: expected a number, r, the counter of a loop around it, min, max "
             "or \"(\", found \"] to 1\"");
-  EXPECT_EQ(fault_of(with_line(10, "send in[s] to 1")),
-            "schedule, line 10: expected a number, r, the counter of a loop around it, min, max "
+  EXPECT_EQ(fault_of(with_line(13, "send in[s] to 1")),
+            "schedule, line 13: expected a number, r, the counter of a loop around it, min, max "
             "or \"(\", found \"s] to 1\"");
-  EXPECT_EQ(fault_of(with_line(10, "send in[0] to 1 lane 2")),
-            "schedule, line 10: expected a number from 0 to 1, found \"2\"");
-  EXPECT_EQ(fault_of(with_line(10, "send in[0 to 1")),
-            "schedule, line 10: expected \"]\", found \"to 1\"");
-  EXPECT_EQ(fault_of(with_line(15, "when 0 <= r: copy out[0] = in[0]")),
-            "schedule, line 15: expected \"<\", found \": copy out[0] = in[0]\"");
-  EXPECT_EQ(fault_of(with_line(17, "\x01\xff")),
-            "schedule, line 17: expected \"send\", \"receive\", \"copy\", \"reduce\" or \"end\", "
+  EXPECT_EQ(fault_of(with_line(13, "send in[0] to 1 lane 2")),
+            "schedule, line 13: expected a number from 0 to 1, found \"2\"");
+  EXPECT_EQ(fault_of(with_line(13, "send in[0 to 1")),
+            "schedule, line 13: expected \"]\", found \"to 1\"");
+  EXPECT_EQ(fault_of(with_line(18, "when 0 <= r: copy out[0] = in[0]")),
+            "schedule, line 18: expected \"<\", found \": copy out[0] = in[0]\"");
+  EXPECT_EQ(fault_of(with_line(20, "\x01\xff")),
+            "schedule, line 20: expected \"send\", \"receive\", \"copy\", \"reduce\" or \"end\", "
             "found \"??\"");
   EXPECT_EQ(fault_of(std::string(kSamplerText) + "loop 2\nround\nend\n"),
-            "schedule, line 31: expected the \"end\" of a loop, found the end");
+            "schedule, line 34: expected the \"end\" of a loop, found the end");
   EXPECT_EQ(fault_of(std::string(kSamplerText) + "round\n"),
-            "schedule, line 29: expected the \"end\" of a round, found the end");
+            "schedule, line 32: expected the \"end\" of a round, found the end");
 }
 
 // Goal: the limits hold where a hostile text would exhaust the stack or memory.
@@ -152,7 +158,7 @@ TEST(ScheduleText, RefusesWhatIsTooDeepOrTooLarge) {
     for (int i = 0; i < count; ++i) result += text;
     return result;
   };
-  const std::string head = with_line(9, "").substr(0, with_line(9, "").find("lanes 2\n") + 8);
+  const std::string head = with_line(12, "").substr(0, with_line(12, "").find("lanes 2\n") + 8);
   const auto index = [&](const std::string& expr) {
     return fault_of(head + "round\nsend in[" + expr + "] to 1\nend\n");
   };
