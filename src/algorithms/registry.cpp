@@ -5,6 +5,8 @@
 #include <array>
 #include <string>
 
+#include "algorithms/deterministic.hpp"
+#include "algorithms/spec.hpp"
 #include "algorithms/table.hpp"
 
 namespace farandole {
@@ -15,12 +17,41 @@ constexpr std::array kAlgorithms = {
     &kAllreduceRingBidirectional,
     &kAllreduceRecursiveDoubling,
     &kAllreduceRabenseifner,
+    &kAllreduceReduceBroadcast,
+    &kAllreduceDoubleBinaryTree,
+    &kAllreduceTwoLevel,
+    &kAllreduceHierarchical,
     &kAllreduceDirect,
+    &kReduceDirect,
+    &kReduceChain,
+    &kReduceBinomial,
+    &kReduceKnomial,
+    &kReduceRabenseifner,
+    &kReducePipelinedChain,
+    &kReduceDoubleBinaryTree,
+    &kBroadcastDirect,
+    &kBroadcastChain,
+    &kBroadcastBinomial,
+    &kBroadcastKnomial,
+    &kBroadcastScatterAllgather,
+    &kBroadcastPipelinedChain,
+    &kBroadcastDoubleBinaryTree,
     &kReducescatterRing,
+    &kReducescatterHalving,
+    &kReducescatterPairwise,
+    &kReducescatterHierarchical,
     &kReducescatterDirect,
     &kAllgatherRing,
+    &kAllgatherBruck,
+    &kAllgatherHierarchical,
     &kAllgatherDirect,
-    &kBroadcastBinomial,
+    &kGatherDirect,
+    &kGatherBinomial,
+    &kScatterDirect,
+    &kScatterBinomial,
+    &kAlltoallPairwise,
+    &kAlltoallBruck,
+    &kAlltoallDirect,
     &kBarrierDissemination,
 };
 
@@ -31,11 +62,14 @@ std::span<const AlgorithmInfo* const> algorithms() {
 }
 
 Result<Schedule> build_schedule(Collective collective, std::string_view spec,
-                                std::int64_t rank_count, std::int64_t root,
-                                bool /*deterministic*/) {
-  auto info = find_algorithm(collective, spec);
-  if (!info) return info.error();
-  return (*info)->build({.rank_count = rank_count, .root = root});
+                                std::int64_t rank_count, std::int64_t root, bool deterministic) {
+  const auto parsed = parse_spec(collective, spec, rank_count, root);
+  if (!parsed) return parsed.error();
+  const AlgorithmSpec& chosen = *parsed;
+  if (deterministic && reduces(collective)) {
+    return build_deterministic(*chosen.info, rank_count, root);
+  }
+  return chosen.info->build(chosen.parameters);
 }
 
 Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_view name) {

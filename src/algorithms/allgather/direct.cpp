@@ -13,11 +13,12 @@ namespace {
 //   rounds   1, and a local one for the own chunk
 //   sent     (rank_count - 1) / rank_count of the output bytes, per rank
 //   scratch  none; works in place
-//   needs    rank_count >= 1; rank_count - 1 lanes; meant for shared memory
+//   needs    rank_count <= 1024; rank_count - 1 lanes; meant for shared memory
 //   source   second half of the two-shot allreduce
 Schedule direct_allgather(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kAllgather, "direct", p, p);
+  b.rotation({p, 1, 1, 0});
   const Expr r = b.rank();
   RoundBuilder gather = b.round();
   for (int i = 1; i < p; ++i) {
@@ -37,9 +38,9 @@ constinit const AlgorithmInfo kAllgatherDirect = {
     "every rank reads all peers' memory; for shared memory",
     "a + (p-1)/p nb",
     "two-shot",
-    "rank_count >= 1",
+    "rank_count <= 1024",
     "",
-    kRanksMax,
+    1024,
     &direct_allgather};
 
 }  // namespace farandole

@@ -13,11 +13,12 @@ namespace {
 //   rounds   2
 //   sent     2 (rank_count - 1) / rank_count of the bytes, per rank
 //   scratch  none; works in place
-//   needs    rank_count >= 1; rank_count - 1 lanes; meant for shared memory
+//   needs    rank_count <= 1024; rank_count - 1 lanes; meant for shared memory
 //   source   two-shot allreduce of peer-mapped memory
 Schedule direct_allreduce(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kAllreduce, "direct", p, p);
+  b.rotation({p, 1, 1, 0});
   if (p == 1) {
     b.round().copy(out(0), in(0));
     return std::move(b).build();
@@ -45,9 +46,9 @@ constinit const AlgorithmInfo kAllreduceDirect = {
     "every rank reduces its slice from all peers' memory; for shared memory",
     "2a + 2(p-1)/p nb",
     "two-shot",
-    "rank_count >= 1",
+    "rank_count <= 1024",
     "",
-    kRanksMax,
+    1024,
     &direct_allreduce};
 
 }  // namespace farandole

@@ -1,6 +1,7 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "algorithms/allreduce/folding.hpp"
+#include "algorithms/folding.hpp"
+#include "algorithms/halving.hpp"
 #include "algorithms/table.hpp"
 
 namespace farandole {
@@ -24,25 +25,23 @@ Schedule rabenseifner_allreduce(const AlgorithmParameters& parameters) {
     b.round().copy(out(0), in(0));
     return std::move(b).build();
   }
-  const Expr v = fold.position();
-  // Of the chunks that a rank and its peer at a distance share, each keeps its own half: as many
-  // as the distance, from its position rounded down.
-  const auto peer_at = [&](std::int64_t distance) { return fold.rank_at(v ^ distance); };
-  const auto own = [&](std::int64_t distance) { return v / distance * distance; };
-  const auto peers = [&](std::int64_t distance) { return (v ^ distance) / distance * distance; };
-
+  const Halving halving(m, fold.position());
   fold.in_first(b, m);
-  for (std::int64_t d = m / 2; d >= 1; d /= 2) {
-    const bool first = d == m / 2;
-    const auto source = [&](const Expr& at) { return first ? fold.input(at, d) : out(at, d); };
+  for (int k = 0; k < halving.exchanges(); ++k) {
+    if (!fold.folds()) b.rotation({2, std::int64_t{1} << k, halving.half(k), 0});
+    const std::int64_t half = halving.half(k);
+    const auto source = [&](const Expr& at) {
+      return k == 0 ? fold.input(at, half) : out(at, half);
+    };
+    const Expr own = halving.own(k), given = halving.given(k), peer = fold.rank_at(halving.peer(k));
     RoundBuilder round = b.round();
-    fold.active(round)
-        .send(source(peers(d)), peer_at(d))
-        .receive_reduce(out(own(d), d), source(own(d)), peer_at(d));
+    fold.active(round).send(source(given), peer).receive_reduce(out(own, half), source(own), peer);
   }
-  for (std::int64_t d = 1; d < m; d *= 2) {
+  for (int k = halving.exchanges() - 1; k >= 0; --k) {
+    const std::int64_t half = halving.half(k);
+    const Expr own = halving.own(k), given = halving.given(k), peer = fold.rank_at(halving.peer(k));
     RoundBuilder round = b.round();
-    fold.active(round).send(out(own(d), d), peer_at(d)).receive(out(peers(d), d), peer_at(d));
+    fold.active(round).send(out(own, half), peer).receive(out(given, half), peer);
   }
   fold.out_last(b, m);
   return std::move(b).build();

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "algorithms/allreduce/folding.hpp"
+#include "algorithms/folding.hpp"
 #include "algorithms/table.hpp"
 
 namespace farandole {

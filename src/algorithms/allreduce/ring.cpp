@@ -6,7 +6,8 @@
 namespace farandole {
 namespace {
 
-// Ring allreduce: partial sums travel once around the ring, then the sums do.
+// Ring allreduce: partial sums travel once around the ring, then the sums do. The sum of chunk r
+// is complete at rank r, as in reducescatter.
 //
 //   chunks   rank_count
 //   rounds   2 (rank_count - 1)
@@ -17,19 +18,20 @@ namespace {
 Schedule ring_allreduce(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kAllreduce, "ring", p, p);
+  b.rotation({p, 1, 1, 0});
   if (p == 1) {
     b.round().copy(out(0), in(0));
     return std::move(b).build();
   }
   const Expr r = b.rank(), left = (r - 1) % p, right = (r + 1) % p;
-  b.round().send(in(r), right).receive_reduce(out(left), in(left), left);
+  const Expr second = (r - 2) % p;
+  b.round().send(in(left), right).receive_reduce(out(second), in(second), left);
   b.loop(p - 2, [&](const Expr& s) {
-    const Expr next = (r - s - 2) % p;
-    b.round().send(out((r - s - 1) % p), right).receive_reduce(out(next), in(next), left);
+    const Expr next = (r - s - 3) % p;
+    b.round().send(out((r - s - 2) % p), right).receive_reduce(out(next), in(next), left);
   });
-  // Rank r now holds the sum of chunk r + 1.
   b.loop(p - 1, [&](const Expr& s) {
-    b.round().send(out((r - s + 1) % p), right).receive(out((r - s) % p), left);
+    b.round().send(out((r - s) % p), right).receive(out((r - s - 1) % p), left);
   });
   return std::move(b).build();
 }

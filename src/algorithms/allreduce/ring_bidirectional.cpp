@@ -18,6 +18,7 @@ namespace {
 Schedule bidirectional_ring_allreduce(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kAllreduce, "ring_bidirectional", p, 2 * p);
+  b.rotation({p, 1, 1, 0});
   if (p == 1) {
     b.round().copy(out(0, 2), in(0, 2));
     return std::move(b).build();

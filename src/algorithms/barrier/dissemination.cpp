@@ -17,6 +17,7 @@ namespace {
 Schedule dissemination_barrier(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kBarrier, "dissemination", p, 0);
+  b.rotation({p, 1, 0, 0});
   const Expr r = b.rank();
   for (std::int64_t d = 1; d < p; d *= 2) b.round().signal((r + d) % p).await((r - d) % p);
   return std::move(b).build();

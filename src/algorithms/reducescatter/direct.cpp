@@ -13,11 +13,12 @@ namespace {
 //   rounds   1
 //   sent     (rank_count - 1) / rank_count of the input bytes, per rank
 //   scratch  none; works in place
-//   needs    rank_count >= 1; rank_count - 1 lanes; meant for shared memory
+//   needs    rank_count <= 1024; rank_count - 1 lanes; meant for shared memory
 //   source   first half of the two-shot allreduce
 Schedule direct_reducescatter(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kReducescatter, "direct", p, p);
+  b.rotation({p, 1, 1, 0});
   const Expr r = b.rank();
   RoundBuilder round = b.round();
   if (p == 1) round.copy(out(0), in(0));
@@ -37,9 +38,9 @@ constinit const AlgorithmInfo kReducescatterDirect = {
     "every rank reduces its chunk from all peers' memory; for shared memory",
     "a + (p-1)/p nb",
     "two-shot",
-    "rank_count >= 1",
+    "rank_count <= 1024",
     "",
-    kRanksMax,
+    1024,
     &direct_reducescatter};
 
 }  // namespace farandole

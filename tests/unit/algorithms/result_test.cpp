@@ -23,7 +23,7 @@ TEST(Result, EveryAlgorithmEqualsAPlainSumUpToNineRanks) {
 // Goal: the executor above can fail, in each of its ways.
 // Method: one damage for each verdict.
 TEST(Result, TheExecutorSeesEachKindOfFault) {
-  const Expanded intact = expand((*find_algorithm(Collective::kAllreduce, "ring"))->build({3, 0}));
+  const Expanded intact = expand(built(Collective::kAllreduce, "ring", 3));
   const auto verdict = [&](auto&& damage, Regime regime = {}) {
     Expanded broken = intact;
     damage(broken.ranks[1]);
@@ -34,10 +34,10 @@ TEST(Result, TheExecutorSeesEachKindOfFault) {
   EXPECT_EQ(verdict([](auto& rounds) { rounds[3].pop_back(); }, {.eager = true}),
             "message left over");
   EXPECT_EQ(verdict([](auto& rounds) { rounds[0][1].operand.reset(); }),
-            "wrong result at rank 0, chunk 0");
+            "wrong result at rank 0, chunk 2");
   EXPECT_EQ(verdict([](auto& rounds) { rounds[3][0].source->count = 2; }), "message too long");
   EXPECT_EQ(verdict([](auto& rounds) { rounds[0][1].target->buffer = Buffer::kIn; }),
-            "wrong result at rank 0, chunk 0");
+            "wrong result at rank 0, chunk 2");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(AlgorithmText, TheDocumentShowsTheRingAllgather) {
   ASSERT_TRUE(document) << "no document beside " << here;
   std::ostringstream text;
   text << document.rdbuf();
-  const Schedule schedule = (*find_algorithm(Collective::kAllgather, "ring"))->build({4, 0});
+  const Schedule schedule = built(Collective::kAllgather, "ring", 4);
   EXPECT_NE(text.str().find("```\n" + to_text(schedule) + "```\n"), std::string::npos);
 }
 

@@ -1,0 +1,45 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "algorithms/double_tree.hpp"
+#include "algorithms/table.hpp"
+
+namespace farandole {
+namespace {
+
+// Double binary tree broadcast: each half of the message comes down a tree of its own, in pieces
+// that follow each other; the leaves of one tree are inner nodes of the other.
+//
+//   chunks   2 pieces, one in each tree; 8 pieces by default (option chunks)
+//   rounds   pieces + floor(lg(p - 1)) at most, per rank
+//   sent     about the bytes once, per rank
+//   scratch  none; works in place
+//   needs    rank_count >= 1; 4 lanes
+//   source   [Sanders09]
+Schedule double_binary_tree_broadcast(const AlgorithmParameters& parameters) {
+  const std::int64_t p = parameters.rank_count;
+  const DoubleTree trees(p, parameters.root,
+                         parameters.chunks > 0 ? parameters.chunks : kDefaultTreePieces);
+  ScheduleBuilder b(Collective::kBroadcast, "double_binary_tree", p, trees.chunks());
+  b.root(parameters.root);
+  if (p == 1) {
+    b.round().copy(out(0, trees.chunks()), in(0, trees.chunks()));
+  } else {
+    trees.broadcast(b, Buffer::kIn);
+  }
+  return std::move(b).build();
+}
+
+}  // namespace
+
+constinit const AlgorithmInfo kBroadcastDoubleBinaryTree = {
+    Collective::kBroadcast,
+    "double_binary_tree",
+    "halves come down two trees whose leaves and inner nodes swap",
+    "lg p a + nb, pipelined",
+    "[Sanders09]",
+    "rank_count >= 1",
+    "chunks",
+    kRanksMax,
+    &double_binary_tree_broadcast};
+
+}  // namespace farandole

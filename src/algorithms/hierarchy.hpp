@@ -1,0 +1,62 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "algorithms/registry.hpp"
+#include "schedule/builder.hpp"
+
+namespace farandole {
+
+/// One layer as the rounds see it. Positions are numbers with one digit per layer, that of the
+/// innermost one least significant: a layer joins positions that differ in its digit alone, and
+/// these are `stride` apart. Chunks are numbered the other way round, the innermost layer's digit
+/// most significant, so that what a position keeps after each layer is `block` adjacent chunks.
+struct Level {
+  Layer::Kind kind = Layer::Kind::kRing;  // kRing or kDirect
+  std::int64_t size = 2, stride = 1, block = 1;
+  std::int64_t rank_count = 2;
+  Expr base;                // first chunk of what the layers inside this one leave here
+  std::vector<Guard> when;  // who takes part
+
+  Expr digit(const Expr& position = Expr::rank()) const;
+  /// The position that has this digit here and all others as this rank.
+  Expr peer(const Expr& digit) const;
+  /// First chunk of the block that the position with this digit keeps.
+  Expr first(const Expr& digit) const { return base + digit * block; }
+};
+
+/// The levels of these layers, sizes of 1 left out and halving layers of 2^k written as k layers
+/// of 2, which is the same: neighbours exchange halves, then those 2 apart exchange quarters.
+/// `inside` ranks share the first layer's position.
+std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& layers,
+                             std::int64_t inside = 1);
+
+/// Prime factors in rising order, as rings: of all hierarchies the one with the fewest rounds.
+std::vector<Layer> default_layers(std::int64_t rank_count);
+
+/// Where `block` chunks from `first` on lie.
+using Place = std::function<Span(const Expr& first, std::int64_t block)>;
+
+/// Adds the rounds that reduce-scatter over one level: what was in `source` is added up, and each
+/// position ends with its block in `target`, whose other blocks are written over on the way.
+void scatter_sums(ScheduleBuilder& b, const Level& level, const Place& source, const Place& target);
+
+/// Adds the rounds that all-gather over one level, the inverse of scatter_sums().
+void gather_blocks(ScheduleBuilder& b, const Level& level, const Place& place);
+
+/// Slots of scratch as a place; for collectives whose chunks are all equally long.
+Place slots();
+
+/// A rank's chunk, and its slot where these levels number the chunks. The rank is the one whose
+/// digits are those of this rank plus those of `offset`, so that all ranks count through all
+/// ranks alike, each from itself on.
+struct ChunkAndSlot {
+  Expr chunk, slot;
+};
+ChunkAndSlot chunk_and_slot(const std::vector<Level>& levels, const Expr& offset);
+
+}  // namespace farandole
