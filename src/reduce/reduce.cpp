@@ -16,11 +16,15 @@ const KernelTable& kernels() {
 
 std::string allowed(Reduction reduction) {
   switch (reduction) {
+    case Reduction::kSum:
+    case Reduction::kProduct:
+    case Reduction::kPremultipliedSum:
+      return "all dtypes but float8, which is moved and never reduced";
     case Reduction::kMin:
     case Reduction::kMax:
-      return "bool, integers and real floats";
+      return "bool, integers and real floats of 16 bits or more";
     case Reduction::kAverage:
-      return "integers, floats and complex numbers";
+      return "integers, floats of 16 bits or more and complex numbers";
     default:
       return "bool and integers";
   }
