@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/layout.hpp"
 
+#include <algorithm>
+
 namespace farandole {
 
 Layout Layout::share(Count n, std::int64_t chunks, Bytes element) {
@@ -16,8 +18,20 @@ Layout Layout::repeat(Count n, std::int64_t chunks) {
   return Layout{Count{n.value() * static_cast<std::size_t>(chunks)}, n};
 }
 
+Layout Layout::by_counts(std::span<const std::size_t> counts) {
+  Layout layout(Count{0}, Count{0});
+  layout.offsets_.push_back(0);
+  for (const std::size_t count : counts) {
+    layout.total_ += Count{count};
+    layout.chunk_ = std::max(layout.chunk_, Count{count});
+    layout.offsets_.push_back(layout.total_.value());
+  }
+  return layout;
+}
+
 Count Layout::offset(std::int64_t chunk) const {
   const auto index = static_cast<std::size_t>(chunk);
+  if (!offsets_.empty()) return Count{offsets_[index]};
   if (chunk_.value() == 0) return Count{0};
   // Compared by division, so that no product of a large index overflows.
   return index > total_.value() / chunk_.value() ? total_ : Count{index * chunk_.value()};

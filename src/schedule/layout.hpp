@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "farandole/types.hpp"
 
@@ -12,14 +14,17 @@ namespace farandole {
 ///
 /// Slots     A slot of scratch holds chunk_elements_max() elements and slots follow each other
 ///           without a gap, so that a span of several chunks is contiguous there too: every
-///           chunk but the last ones of a shared layout is exactly that long.
+///           chunk but the last ones of a shared layout is exactly that long. Not so with chunks
+///           of different lengths: there a span of scratch holds one chunk only.
 class Layout {
  public:
-  /// `chunks` chunks share n elements (allreduce, broadcast). Each is n / chunks rounded up to
-  /// whole cache lines of 64 bytes; the last ones are shorter or empty.
+  /// `chunks` chunks share n elements (allreduce, reduce, broadcast). Each is n / chunks rounded up
+  /// to whole cache lines of 64 bytes; the last ones are shorter or empty.
   static Layout share(Count n, std::int64_t chunks, Bytes element);
   /// `chunks` chunks of exactly n elements (reducescatter, allgather).
   static Layout repeat(Count n, std::int64_t chunks);
+  /// counts[c] elements in chunk c, one chunk after the other.
+  static Layout by_counts(std::span<const std::size_t> counts);
 
   /// First element of a chunk, 0 <= chunk <= chunks.
   Count offset(std::int64_t chunk) const;
@@ -31,6 +36,7 @@ class Layout {
  private:
   Layout(Count total, Count chunk) : total_(total), chunk_(chunk) {}
   Count total_, chunk_;
+  std::vector<std::size_t> offsets_;  // [chunks + 1] of different lengths, else empty
 };
 
 }  // namespace farandole

@@ -56,7 +56,7 @@ class Specializer {
       chain_open = chain_open && action.after_previous;
       Action mine = action;
       if (!resolve(mine.when)) continue;
-      mine.peer = mine.peer.specialize(program_.rank);
+      mine.peer = mine.peer.specialize(program_.position);
       for (auto* span : {&mine.source, &mine.target, &mine.operand}) resolve(*span);
       mine.after_previous = chain_open;
       chain_open = true;
@@ -70,17 +70,18 @@ class Specializer {
 
   void resolve(std::optional<Span>& span) const {
     if (!span) return;
-    span->first = span->first.specialize(program_.rank);
-    span->count = span->count.specialize(program_.rank);
-    span->shape = span->shape.specialize(program_.rank);
+    span->first = span->first.specialize(program_.position);
+    span->count = span->count.specialize(program_.position);
+    span->shape = span->shape.specialize(program_.position);
   }
 
   // Keeps the guards that change with a loop; false when one of the others fails.
   bool resolve(std::vector<Guard>& guards) const {
     std::vector<Guard> open;
     for (const Guard& guard : guards) {
-      const Guard mine{guard.value.specialize(program_.rank), guard.low.specialize(program_.rank),
-                       guard.high.specialize(program_.rank)};
+      const Guard mine{guard.value.specialize(program_.position),
+                       guard.low.specialize(program_.position),
+                       guard.high.specialize(program_.position)};
       if (!mine.value.is_constant() || !mine.low.is_constant() || !mine.high.is_constant()) {
         open.push_back(mine);
       } else if (!holds(mine)) {
@@ -110,15 +111,15 @@ class Specializer {
       if (action.kind == Action::Kind::kLocal) continue;
       if (std::all_of(action.when.begin(), action.when.end(),
                       [this](const Guard& guard) { return holds(guard); })) {
-        peers_.insert(action.peer.evaluate(program_.rank, loops_));
+        peers_.insert(program_.rank_at(action.peer.evaluate(program_.position, loops_)));
       }
     }
   }
 
   bool holds(const Guard& guard) const {
-    const std::int64_t value = guard.value.evaluate(program_.rank, loops_);
-    return guard.low.evaluate(program_.rank, loops_) <= value &&
-           value < guard.high.evaluate(program_.rank, loops_);
+    const std::int64_t value = guard.value.evaluate(program_.position, loops_);
+    return guard.low.evaluate(program_.position, loops_) <= value &&
+           value < guard.high.evaluate(program_.position, loops_);
   }
 
   Program& program_;
@@ -135,6 +136,9 @@ Program specialize(const VerifiedSchedule& verified, std::int64_t rank) {
   program.collective = schedule.collective;
   program.algorithm = schedule.algorithm;
   program.rank = rank;
+  program.order = schedule.order;
+  const auto seat = std::find(program.order.begin(), program.order.end(), rank);
+  program.position = program.order.empty() ? rank : seat - program.order.begin();
   program.rank_count = schedule.rank_count;
   program.root = schedule.root;
   program.chunk_count = schedule.chunk_count;

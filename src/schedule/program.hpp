@@ -18,6 +18,7 @@ namespace farandole {
 ///           resolved, so that `when` holds only guards that change from iteration to iteration.
 ///           Such an action, when its guard fails, counts as finished as soon as the one before
 ///           it in its chain of `after_previous` has finished; at the head of a chain, at once.
+/// Positions Peers in actions are positions, as in the schedule; rank_at() says who sits there.
 /// Memory    Stepping evaluates expressions in place and allocates nothing.
 /// Threads   immutable; share freely.
 struct Program {
@@ -33,13 +34,20 @@ struct Program {
 
   Collective collective = Collective::kAllreduce;
   std::string algorithm;
-  std::int64_t rank = 0, rank_count = 1, root = 0;
+  std::int64_t rank = 0, rank_count = 1;
+  std::int64_t position = 0;        // of `rank`
+  std::int64_t root = 0;            // a position
+  std::vector<std::int32_t> order;  // [rank_count] or empty: the rank at each position
   std::int64_t chunk_count = 1, scratch_slots = 0;
   int lane_count = 1;
   std::vector<Instruction> instructions;
   std::vector<Action> actions;
-  std::vector<std::int64_t> peers;  // sorted, without this rank
+  std::vector<std::int64_t> peers;  // ranks, sorted, without this one
   std::uint32_t actions_per_round_max = 0;
+
+  std::int64_t rank_at(std::int64_t at) const {
+    return order.empty() ? at : order[static_cast<std::size_t>(at)];
+  }
 };
 
 /// The part of `rank`, 0 <= rank < rank_count. Rounds in which the rank has nothing to do are

@@ -55,6 +55,18 @@ TEST(Layout, OddCases) {
   EXPECT_EQ(lengths(Layout::repeat(Count{0}, 2), 2), (Lengths{0, 0}));
 }
 
+// Goal: chunks of given lengths follow each other, empty ones included.
+TEST(Layout, ChunksOfGivenLengths) {
+  const Lengths counts = {3, 0, 5, 0};
+  const Layout layout = Layout::by_counts(counts);
+  EXPECT_EQ(lengths(layout, 4), counts);
+  EXPECT_EQ(layout.offset(2), Count{3});
+  EXPECT_EQ(layout.offset(4), Count{8});
+  EXPECT_EQ(layout.length(1, 3), Count{5});
+  EXPECT_EQ(layout.chunk_elements_max(), Count{5});
+  EXPECT_EQ(Layout::by_counts({}).offset(0), Count{0});
+}
+
 // Goal: large buffers of many ranks overflow nothing.
 TEST(Layout, HoldsAtTheLargestSizes) {
   const std::size_t n = std::size_t{1} << 46;

@@ -64,6 +64,24 @@ TEST(Program, KeepsOnlyWhatTheRankDoes) {
   EXPECT_EQ(leaf.algorithm, "linear");
 }
 
+// Goal: with an order, a rank gets the part of its position, and its peers are ranks.
+TEST(Program, FollowsTheOrder) {
+  const VerifiedSchedule plain = verified(linear_broadcast(4));
+  Schedule ordered = plain.schedule();
+  ordered.order = {2, 0, 3, 1};
+  const VerifiedSchedule schedule = verified(std::move(ordered));
+  const Program root = specialize(schedule, 2);
+  EXPECT_EQ(root.position, 0);
+  EXPECT_EQ(root.rank, 2);
+  EXPECT_EQ(root.actions, specialize(plain, 0).actions);
+  EXPECT_EQ(root.peers, (std::vector<std::int64_t>{0, 1, 3}));
+  const Program leaf = specialize(schedule, 3);
+  EXPECT_EQ(leaf.position, 2);
+  EXPECT_EQ(leaf.actions, specialize(plain, 2).actions);
+  EXPECT_EQ(leaf.peers, (std::vector<std::int64_t>{2}));
+  EXPECT_EQ(leaf.rank_at(0), 2);
+}
+
 // Goal: stepping a program does what expand() says, with loops in loops and chains whose links
 // come and go with the counters.
 TEST(Program, StepsAsExpanded) {
