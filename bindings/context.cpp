@@ -2,13 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <iterator>
 #include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "bindings.hpp"
 #include "farandole/farandole.hpp"
@@ -48,20 +54,147 @@ void check_index(const char* argument, int given, int count) {
                                           std::to_string(count - 1) + "."});
 }
 
-Request start(Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
-              std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
-              const std::string& name, double factor, bool background) {
-  check_index("collective", collective, kCollectiveCount);
-  check_index("dtype", dtype, kDTypeCount);
-  check_index("reduction", reduction, kReductionCount);
+/// Chunks of different lengths; none: all alike.
+using Counts = std::optional<std::vector<std::size_t>>;
+
+/// A collective as Python asks for it.
+struct Call {
+  int collective, dtype, reduction, root;
+  std::uintptr_t input, output;
+  std::size_t count;
+  std::string algorithm, name;
+  double factor;
+  bool deterministic;
+  Counts in_counts, out_counts;
+  bool by_rank;
+};
+
+Request start(Communicator& self, const Call& call, bool background) {
+  check_index("collective", call.collective, kCollectiveCount);
+  check_index("dtype", call.dtype, kDTypeCount);
+  check_index("reduction", call.reduction, kReductionCount);
+  Arguments arguments{static_cast<Collective>(call.collective),
+                      reinterpret_cast<const void*>(call.input),
+                      reinterpret_cast<void*>(call.output),
+                      Count{call.count},
+                      static_cast<DType>(call.dtype),
+                      static_cast<Reduction>(call.reduction),
+                      Rank{call.root},
+                      call.by_rank};
+  if (call.in_counts) arguments.in_counts = *call.in_counts;
+  if (call.out_counts) arguments.out_counts = *call.out_counts;
   const nb::gil_scoped_release release;
   Result<Request> request = self.start(
-      static_cast<Collective>(collective), reinterpret_cast<const void*>(input),
-      reinterpret_cast<void*>(output), Count{count}, static_cast<DType>(dtype),
-      static_cast<Reduction>(reduction), Rank{root}, {algorithm, name, factor, background});
+      arguments, {call.algorithm, call.name, call.factor, background, call.deterministic});
   if (request) return *std::move(request);
   const nb::gil_scoped_acquire acquire;
   raise(request.error());
+}
+
+/// Binds run() or start(), which differ in whether they wait.
+template <bool background>
+auto collective(Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
+                std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
+                const std::string& name, double factor, bool deterministic, const Counts& in_counts,
+                const Counts& out_counts, bool by_rank) {
+  const Call call{collective, dtype, reduction, root,          input,     output,     count,
+                  algorithm,  name,  factor,    deterministic, in_counts, out_counts, by_rank};
+  Request request = start(self, call, background);
+  if constexpr (background) {
+    return request;
+  } else {
+    wait(request);
+  }
+}
+
+template <class Class>
+void bind_collectives(Class& communicator) {
+  using namespace nb::literals;
+  const auto bind = [&](const char* name, auto function) {
+    communicator.def(name, function, "collective"_a, "input"_a, "output"_a, "count"_a, "dtype"_a,
+                     "reduction"_a = 0, "root"_a = 0, "algorithm"_a = "", "name"_a = "",
+                     "factor"_a = 1.0, "deterministic"_a = false, "in_counts"_a = nb::none(),
+                     "out_counts"_a = nb::none(), "by_rank"_a = false);
+  };
+  bind("run", &collective<false>);
+  bind("start", &collective<true>);
+}
+
+/// Whether it is a send, address, elements, dtype, peer.
+using MessageTuple = std::tuple<bool, std::uintptr_t, std::size_t, int, int>;
+
+Request start_messages(Communicator& self, const std::vector<MessageTuple>& tuples,
+                       const std::string& name, bool background) {
+  std::vector<Message> messages;
+  for (const auto& [sends, data, count, dtype, peer] : tuples) {
+    check_index("dtype", dtype, kDTypeCount);
+    messages.push_back({sends ? Message::Kind::kSend : Message::Kind::kReceive,
+                        reinterpret_cast<void*>(data), Count{count}, static_cast<DType>(dtype),
+                        Rank{peer}});
+  }
+  CallOptions options;
+  options.name = name;
+  options.background = background;
+  const nb::gil_scoped_release release;
+  Result<Request> request = self.start(messages, options);
+  if (request) return *std::move(request);
+  const nb::gil_scoped_acquire acquire;
+  raise(request.error());
+}
+
+std::vector<int> world_ranks(const Communicator& self) {
+  std::vector<int> ranks;
+  for (const Rank rank : self.world_ranks()) ranks.push_back(rank.value());
+  return ranks;
+}
+
+/// Makes a communicator without the GIL, since all ranks of the parent have to come.
+template <class Make>
+auto together(Make make) {
+  auto made = [&] {
+    const nb::gil_scoped_release release;
+    return make();
+  }();
+  return take(std::move(made));
+}
+
+std::optional<Communicator> split(Communicator& self, std::optional<std::int64_t> color,
+                                  std::int64_t key) {
+  return together([&] { return self.split(color, key); });
+}
+
+std::optional<Communicator> group(Communicator& self, const std::vector<int>& ranks) {
+  std::vector<Rank> list;
+  for (const int rank : ranks) list.push_back(Rank{rank});
+  return together([&] { return self.group(list); });
+}
+
+void bind_communicator(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<Communicator> communicator(module, "Communicator");
+  communicator.def_prop_ro("rank", [](const Communicator& self) { return self.rank().value(); })
+      .def_prop_ro("size", &Communicator::size)
+      .def_prop_ro("world_ranks", &world_ranks);
+  bind_collectives(communicator);
+  communicator
+      .def(
+          "run_messages",
+          [](Communicator& self, const std::vector<MessageTuple>& messages,
+             const std::string& name) {
+            Request request = start_messages(self, messages, name, false);
+            wait(request);
+          },
+          "messages"_a, "name"_a = "")
+      .def(
+          "start_messages",
+          [](Communicator& self, const std::vector<MessageTuple>& messages,
+             const std::string& name) { return start_messages(self, messages, name, true); },
+          "messages"_a, "name"_a = "")
+      .def("split", &split, "color"_a.none(), "key"_a = 0)
+      .def("group", &group, "ranks"_a)
+      .def("node", [](Communicator& self) { return together([&] { return self.node(); }); })
+      .def("across", [](Communicator& self) { return together([&] { return self.across(); }); })
+      .def("free", [](Communicator& self) { take(self.free()); });
 }
 
 /// Library memory as Python sees it: a writable buffer of bytes.
@@ -99,10 +232,14 @@ nb::tuple dlpack(const nb::ndarray<nb::ro>& array) {
     expected *= static_cast<std::int64_t>(array.shape(i));
   }
   for (std::size_t i = 0; i < array.ndim(); ++i) shape.append(array.shape(i));
-  static constexpr const char* kKinds[] = {"int", "uint", "float", "", "bfloat", "complex", "bool"};
+  // By code of DLPack 1.1. Bits are added to names that do not say them.
+  static constexpr const char* kKinds[] = {"int",           "uint", "float",      "", "bfloat",
+                                           "complex",       "bool", "",           "", "",
+                                           "float8_e4m3fn", "",     "float8_e5m2"};
   const auto dtype = array.dtype();
   std::string name = dtype.code < std::size(kKinds) ? kKinds[dtype.code] : "";
-  if (name != "bool") name += std::to_string(dtype.bits * dtype.lanes);
+  const bool complete = name == "bool" || name.starts_with("float8");
+  if (!complete) name += std::to_string(dtype.bits * dtype.lanes);
   return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), shape, name, contiguous,
                         array.device_type() == nb::device::cpu::value);
 }
@@ -181,30 +318,7 @@ void bind_context(nb::module_& module) {
           "pointer",
           [](const OwnedBuffer& self) { return reinterpret_cast<std::uintptr_t>(self.data.get()); })
       .def_ro("nbytes", &OwnedBuffer::size);
-  nb::class_<Communicator>(module, "Communicator")
-      .def_prop_ro("rank", [](const Communicator& self) { return self.rank().value(); })
-      .def_prop_ro("size", &Communicator::size)
-      .def(
-          "run",
-          [](Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
-             std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
-             const std::string& name, double factor) {
-            Request request = start(self, collective, input, output, count, dtype, reduction, root,
-                                    algorithm, name, factor, false);
-            wait(request);
-          },
-          "collective"_a, "input"_a, "output"_a, "count"_a, "dtype"_a, "reduction"_a = 0,
-          "root"_a = 0, "algorithm"_a = "", "name"_a = "", "factor"_a = 1.0)
-      .def(
-          "start",
-          [](Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
-             std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
-             const std::string& name, double factor) {
-            return start(self, collective, input, output, count, dtype, reduction, root, algorithm,
-                         name, factor, true);
-          },
-          "collective"_a, "input"_a, "output"_a, "count"_a, "dtype"_a, "reduction"_a = 0,
-          "root"_a = 0, "algorithm"_a = "", "name"_a = "", "factor"_a = 1.0);
+  bind_communicator(module);
   nb::class_<Context>(module, "Context")
       .def_static("from_environment", &from_environment)
       .def_prop_ro("rank", [](const Context& self) { return self.rank().value(); })

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,38 +46,95 @@ class Request {
 
 /// What a call may say beyond its data.
 struct CallOptions {
-  std::string algorithm;   // empty: chosen by size and scale
-  std::string name;        // for error messages and traces
-  double factor = 1.0;     // kPremultipliedSum: every input times this
-  bool background = true;  // start(): false if the caller waits at once, so that no thread is woken
+  std::string algorithm;       // empty: chosen by size and scale. Or "hierarchical:layers=4/2"
+  std::string name;            // for error messages and traces
+  double factor = 1.0;         // kPremultipliedSum: every input times this
+  bool background = true;      // start(): false if the caller waits at once; wakes no thread
+  bool deterministic = false;  // operands in one fixed order, whatever the algorithm
 };
 
-/// An ordered group of ranks. Operations on one communicator start in program order, which must
-/// be the same on every rank; operations on two communicators are independent.
+/// What a collective moves. Buffers may be null where they hold no element.
 ///
-/// Threads   any.
-/// Memory    `in` may equal `out`; for reducescatter `in` may hold `out` at this rank's chunk,
-///           for allgather `out` may hold `in` there. No other overlap. Buffers stay valid and
-///           untouched until the operation ended.
+///   collective      in                              out
+///   allreduce       [count]                         [count]
+///   reduce          [count]                         [count] at the root; elsewhere null, or
+///                                                   memory that the call may overwrite
+///   broadcast       [count] at the root             [count]
+///   reducescatter   [size, count]                   [count]
+///   allgather       [count]                         [size, count]
+///   gather          [count]                         [size, count] at the root
+///   scatter         [size, count] at the root       [count]
+///   alltoall        [size, count], row d to rank d  [size, count], row s from rank s
+///   barrier         none                            none
+struct Arguments {
+  Collective collective = Collective::kBarrier;
+  const void* in = nullptr;
+  void* out = nullptr;
+  Count count;
+  DType dtype = DType::kUInt8;
+  Reduction reduction = Reduction::kSum;  // of those that reduce
+  Rank root{0};                           // of those that have a root
+  /// Chunks of different lengths: where the table says [size, count], chunk r has in_counts[r]
+  /// or out_counts[r] elements, and they follow each other. Known on all ranks for reducescatter
+  /// and allgather, at the root for gather and scatter; there the other ranks give `count`, the
+  /// length of their own chunk. alltoall: what it sends to each rank, what it gets from each.
+  bool by_rank = false;
+  std::span<const std::size_t> in_counts, out_counts;  // read before start() returns
+};
+
+/// One message to or from another rank, or this one.
+struct Message {
+  enum class Kind : std::uint8_t { kSend, kReceive };
+  Kind kind = Kind::kSend;
+  void* data = nullptr;  // only read by a send
+  Count count;
+  DType dtype = DType::kUInt8;
+  Rank peer{0};
+
+  static Message send(const void* data, Count count, DType dtype, Rank dest) {
+    return {Kind::kSend, const_cast<void*>(data), count, dtype, dest};
+  }
+  static Message receive(void* data, Count count, DType dtype, Rank source) {
+    return {Kind::kReceive, data, count, dtype, source};
+  }
+};
+
+/// An ordered group of ranks. Collectives on one communicator start in program order, which must
+/// be the same on every rank. Messages between two ranks of a communicator match in program order
+/// per direction, whatever the collectives around them. Operations on two communicators are
+/// independent.
+///
+/// Threads   any; which of two threads' collectives comes first is for the caller to order.
+/// Memory    Out of place, or in place: in = out; for reducescatter, and scatter at the root, `out`
+///           is this rank's chunk of `in`; for allgather, and gather at the root, `in` is this
+///           rank's chunk of `out`. No other overlap. Buffers stay valid and untouched until the
+///           operation ended.
 /// Errors    kInvalidArgument naming the argument, before anything moves; then those of Request.
+///           A rank that is gone breaks the communicators that contain it, and only those.
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<CommunicatorState> state) : state_(std::move(state)) {}
 
   Rank rank() const;
   int size() const;
+  /// The members' ranks in the world, by rank here.
+  const std::vector<Rank>& world_ranks() const;
 
-  /// Starts a collective. `count` is elements per rank in the caller's terms: the tensor for
-  /// allreduce and broadcast, the output for reducescatter, the input for allgather.
+  /// Starts a collective.
+  Result<Request> start(const Arguments& arguments, const CallOptions& options = {});
+  /// The same to its end; small ones run on the calling thread.
+  Result<void> run(const Arguments& arguments, const CallOptions& options = {});
   Result<Request> start(Collective collective, const void* in, void* out, Count count, DType dtype,
                         Reduction reduction, Rank root, const CallOptions& options = {});
-  /// The same to its end; small ones run on the calling thread.
   Result<void> run(Collective collective, const void* in, void* out, Count count, DType dtype,
                    Reduction reduction, Rank root, const CallOptions& options = {});
 
   /// out[i] = in_0[i] (+) ... (+) in_{p-1}[i] on every rank; [count] each.
   Result<void> allreduce(const void* in, void* out, Count count, DType dtype,
                          Reduction reduction = Reduction::kSum, const CallOptions& options = {});
+  /// The same at the root only.
+  Result<void> reduce(const void* in, void* out, Count count, DType dtype, Rank root,
+                      Reduction reduction = Reduction::kSum, const CallOptions& options = {});
   /// Rank r gets chunk r of the reduction; in [size, count], out [count].
   Result<void> reducescatter(const void* in, void* out, Count count, DType dtype,
                              Reduction reduction = Reduction::kSum,
@@ -83,11 +142,47 @@ class Communicator {
   /// out[r] = in of rank r; in [count], out [size, count].
   Result<void> allgather(const void* in, void* out, Count count, DType dtype,
                          const CallOptions& options = {});
+  /// The same at the root only.
+  Result<void> gather(const void* in, void* out, Count count, DType dtype, Rank root,
+                      const CallOptions& options = {});
+  /// out = in[r] of the root on rank r; in [size, count] at the root, out [count].
+  Result<void> scatter(const void* in, void* out, Count count, DType dtype, Rank root,
+                       const CallOptions& options = {});
+  /// out[s] = in[r] of rank s on rank r; [size, count] each.
+  Result<void> alltoall(const void* in, void* out, Count count, DType dtype,
+                        const CallOptions& options = {});
   /// out = in of the root; [count]. `in` is read at the root only.
   Result<void> broadcast(const void* in, void* out, Count count, DType dtype, Rank root,
                          const CallOptions& options = {});
   /// Returns once every rank has called it.
   Result<void> barrier(const CallOptions& options = {});
+
+  /// Starts messages that run at once and end together. A message to this rank itself needs its
+  /// counterpart in the same batch. Of `options` only the name and `background` count.
+  /// Errors    kMismatch at the receiver when a message has another length or dtype than its
+  ///           receive; it is dropped, the rest of the batch and all later ones go on.
+  /// Blocking  in a job of more than 64 ranks, the first message between two ranks waits until
+  ///           both have called.
+  Result<Request> start(std::span<const Message> messages, const CallOptions& options = {});
+  Result<void> batch(std::span<const Message> messages, const CallOptions& options = {});
+  Result<void> send(const void* data, Count count, DType dtype, Rank dest,
+                    const CallOptions& options = {});
+  Result<void> recv(void* data, Count count, DType dtype, Rank source,
+                    const CallOptions& options = {});
+
+  /// Collective: the ranks that give one color become a communicator, ordered by key and, where
+  /// keys are equal, by rank here. No color: this rank takes no part and gets none.
+  Result<std::optional<Communicator>> split(std::optional<std::int64_t> color, std::int64_t key);
+  /// Collective: these ranks of this communicator, in this order. Others may give any list that
+  /// they are not in. Errors    kMismatch if members give different lists.
+  Result<std::optional<Communicator>> group(std::span<const Rank> ranks);
+  /// Collective: the ranks on this rank's host.
+  Result<Communicator> node();
+  /// Collective: the ranks that have this rank's position on their hosts.
+  Result<Communicator> across();
+  /// Ends the use of this communicator on this rank, without waiting for the others. What is in
+  /// flight goes on. Dropping the last Communicator does the same. The world cannot be freed.
+  Result<void> free();
 
  private:
   std::shared_ptr<CommunicatorState> state_;

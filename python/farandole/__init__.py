@@ -12,6 +12,7 @@ Start with `farandole run -n 4 python train.py`. For PyTorch see farandole.torch
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from farandole import _native, errors
@@ -30,6 +31,7 @@ from farandole._job import (
     statistics,
     world,
 )
+from farandole._messages import Recv, Send
 from farandole.communicator import Communicator, Request
 from farandole.errors import (
     FarandoleError,
@@ -54,6 +56,28 @@ def allreduce_async(array: Any, out: Any = None, op: str = "sum", **options: Any
     return world().allreduce_async(array, out, op, **options)
 
 
+def reduce(array: Any, out: Any = None, op: str = "sum", root: int = 0, **options: Any) -> Any:
+    """Communicator.reduce on all ranks."""
+    return world().reduce(array, out, op, root, **options)
+
+
+def reduce_async(
+    array: Any, out: Any = None, op: str = "sum", root: int = 0, **options: Any
+) -> Request:
+    """Communicator.reduce_async on all ranks."""
+    return world().reduce_async(array, out, op, root, **options)
+
+
+def broadcast(array: Any, out: Any = None, root: int = 0, **options: Any) -> Any:
+    """Communicator.broadcast on all ranks."""
+    return world().broadcast(array, out, root, **options)
+
+
+def broadcast_async(array: Any, out: Any = None, root: int = 0, **options: Any) -> Request:
+    """Communicator.broadcast_async on all ranks."""
+    return world().broadcast_async(array, out, root, **options)
+
+
 def reducescatter(array: Any, out: Any = None, op: str = "sum", **options: Any) -> Any:
     """Communicator.reducescatter on all ranks."""
     return world().reducescatter(array, out, op, **options)
@@ -74,19 +98,96 @@ def allgather_async(array: Any, out: Any = None, **options: Any) -> Request:
     return world().allgather_async(array, out, **options)
 
 
-def broadcast(array: Any, out: Any = None, root: int = 0, **options: Any) -> Any:
-    """Communicator.broadcast on all ranks."""
-    return world().broadcast(array, out, root, **options)
+def gather(array: Any, out: Any = None, root: int = 0, **options: Any) -> Any:
+    """Communicator.gather on all ranks."""
+    return world().gather(array, out, root, **options)
 
 
-def broadcast_async(array: Any, out: Any = None, root: int = 0, **options: Any) -> Request:
-    """Communicator.broadcast_async on all ranks."""
-    return world().broadcast_async(array, out, root, **options)
+def gather_async(array: Any, out: Any = None, root: int = 0, **options: Any) -> Request:
+    """Communicator.gather_async on all ranks."""
+    return world().gather_async(array, out, root, **options)
+
+
+def scatter(array: Any, out: Any = None, root: int = 0, **options: Any) -> Any:
+    """Communicator.scatter on all ranks."""
+    return world().scatter(array, out, root, **options)
+
+
+def scatter_async(array: Any, out: Any = None, root: int = 0, **options: Any) -> Request:
+    """Communicator.scatter_async on all ranks."""
+    return world().scatter_async(array, out, root, **options)
+
+
+def alltoall(array: Any, out: Any = None, **options: Any) -> Any:
+    """Communicator.alltoall on all ranks."""
+    return world().alltoall(array, out, **options)
+
+
+def alltoall_async(array: Any, out: Any = None, **options: Any) -> Request:
+    """Communicator.alltoall_async on all ranks."""
+    return world().alltoall_async(array, out, **options)
 
 
 def barrier(*, name: str | None = None) -> None:
     """Communicator.barrier on all ranks."""
     world().barrier(name=name)
+
+
+def barrier_async(*, name: str | None = None) -> Request:
+    """Communicator.barrier_async on all ranks."""
+    return world().barrier_async(name=name)
+
+
+def send(array: Any, dest: int, *, name: str | None = None) -> None:
+    """Communicator.send of the world."""
+    world().send(array, dest, name=name)
+
+
+def send_async(array: Any, dest: int, *, name: str | None = None) -> Request:
+    """Communicator.send_async of the world."""
+    return world().send_async(array, dest, name=name)
+
+
+def recv(out: Any, source: int, *, name: str | None = None) -> Any:
+    """Communicator.recv of the world."""
+    return world().recv(out, source, name=name)
+
+
+def recv_async(out: Any, source: int, *, name: str | None = None) -> Request:
+    """Communicator.recv_async of the world."""
+    return world().recv_async(out, source, name=name)
+
+
+def sendrecv(array: Any, dest: int, out: Any, source: int, *, name: str | None = None) -> Any:
+    """Communicator.sendrecv of the world."""
+    return world().sendrecv(array, dest, out, source, name=name)
+
+
+def sendrecv_async(
+    array: Any, dest: int, out: Any, source: int, *, name: str | None = None
+) -> Request:
+    """Communicator.sendrecv_async of the world."""
+    return world().sendrecv_async(array, dest, out, source, name=name)
+
+
+def batch(messages: Iterable[Send | Recv], *, name: str | None = None) -> list[Any]:
+    """Communicator.batch of the world."""
+    return world().batch(messages, name=name)
+
+
+def batch_async(messages: Iterable[Send | Recv], *, name: str | None = None) -> Request:
+    """Communicator.batch_async of the world."""
+    return world().batch_async(messages, name=name)
+
+
+def split(color: int | None, key: int = 0) -> Communicator | None:
+    """Communicator.split of the world."""
+    return world().split(color, key)
+
+
+def group(ranks: Sequence[int]) -> Communicator | None:
+    """Communicator.group of the world."""
+    return world().group(ranks)
 
 
 __all__ = [
@@ -96,7 +197,9 @@ __all__ = [
     "InvalidArgumentError",
     "MismatchError",
     "RankFailed",
+    "Recv",
     "Request",
+    "Send",
     "TimedOutError",
     "UnsupportedError",
     "__version__",
@@ -104,7 +207,12 @@ __all__ = [
     "allgather_async",
     "allreduce",
     "allreduce_async",
+    "alltoall",
+    "alltoall_async",
     "barrier",
+    "barrier_async",
+    "batch",
+    "batch_async",
     "broadcast",
     "broadcast_async",
     "context",
@@ -112,15 +220,29 @@ __all__ = [
     "cross_size",
     "empty",
     "errors",
+    "gather",
+    "gather_async",
+    "group",
     "init",
     "is_initialized",
     "local_rank",
     "local_size",
     "rank",
+    "recv",
+    "recv_async",
+    "reduce",
+    "reduce_async",
     "reducescatter",
     "reducescatter_async",
+    "scatter",
+    "scatter_async",
+    "send",
+    "send_async",
+    "sendrecv",
+    "sendrecv_async",
     "shutdown",
     "size",
+    "split",
     "statistics",
     "world",
 ]

@@ -17,6 +17,11 @@ DTYPE_INDEX = {name: index for index, name in enumerate(_native.DTYPES)}
 REDUCTION_INDEX = {name: index for index, name in enumerate(_native.REDUCTIONS)}
 COLLECTIVE_INDEX = {name: index for index, name in enumerate(_native.COLLECTIVES)}
 
+# Names of the ml_dtypes package, where they differ from ours: its float8_e4m3 is another format.
+_FOREIGN_NAMES = {"float8_e4m3": "float8_e4m3fn"}
+_FROM_FOREIGN = {_FOREIGN_NAMES.get(name, name): name for name in _native.DTYPES}
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3", "float8_e5m2")
+
 
 @dataclass(slots=True)
 class Buffer:
@@ -25,7 +30,7 @@ class Buffer:
     owner: Any
     pointer: int
     shape: tuple[int, ...]
-    dtype: str
+    dtype: str  # one of _native.DTYPES
     read_only: bool
 
     @property
@@ -34,17 +39,17 @@ class Buffer:
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of this name; bfloat16 comes from the ml_dtypes package."""
-    if name != "bfloat16":
+    """NumPy's dtype of this name; bfloat16 and float8 come from the ml_dtypes package."""
+    if name not in _OF_ML_DTYPES:
         return np.dtype(name)
     try:
         import ml_dtypes
     except ImportError as missing:
         raise UnsupportedError(
-            "bfloat16 on NumPy arrays needs the package ml_dtypes, which is not installed."
+            f"{name} on NumPy arrays needs the package ml_dtypes, which is not installed."
         ) from missing
-    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return bfloat16
+    found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _FOREIGN_NAMES.get(name, name)))
+    return found
 
 
 def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
@@ -77,12 +82,13 @@ def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
                 f"argument '{argument}' is a {type(array).__name__}, allowed is a NumPy array or "
                 "an object with the DLPack or buffer protocol."
             ) from None
-    if found.dtype not in DTYPE_INDEX:
+    if found.dtype not in _FROM_FOREIGN:
         raise InvalidArgumentError(
             f"argument '{argument}' has dtype {found.dtype}, allowed are "
-            + ", ".join(_native.DTYPES)
+            + ", ".join(_FROM_FOREIGN)
             + "."
         )
+    found.dtype = _FROM_FOREIGN[found.dtype]
     if writable and found.read_only:
         raise InvalidArgumentError(
             f"argument '{argument}' is read-only, allowed is a writable array."

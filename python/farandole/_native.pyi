@@ -40,6 +40,8 @@ class Communicator:
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def world_ranks(self) -> list[int]: ...
     def run(
         self,
         collective: int,
@@ -52,9 +54,15 @@ class Communicator:
         algorithm: str = "",
         name: str = "",
         factor: float = 1.0,
+        deterministic: bool = False,
+        in_counts: list[int] | None = None,
+        out_counts: list[int] | None = None,
+        by_rank: bool = False,
     ) -> None:
         """Runs to the end. `count` is elements per rank in the caller's terms: the tensor for
-        allreduce and broadcast, the output for reducescatter, the input for allgather."""
+        allreduce, reduce and broadcast; the shorter side for reducescatter, allgather, gather and
+        scatter; one block for alltoall. `by_rank`: blocks of different lengths, as in_counts and
+        out_counts say where they are known (Arguments in farandole.hpp)."""
     def start(
         self,
         collective: int,
@@ -67,8 +75,24 @@ class Communicator:
         algorithm: str = "",
         name: str = "",
         factor: float = 1.0,
+        deterministic: bool = False,
+        in_counts: list[int] | None = None,
+        out_counts: list[int] | None = None,
+        by_rank: bool = False,
     ) -> Request:
         """The same without waiting. Buffers stay valid and untouched until wait() returned."""
+    def run_messages(self, messages: list[tuple[bool, int, int, int, int]], name: str = "") -> None:
+        """Messages between two ranks, as one operation: whether it is a send, address, elements,
+        dtype, peer of each."""
+    def start_messages(
+        self, messages: list[tuple[bool, int, int, int, int]], name: str = ""
+    ) -> Request:
+        """The same without waiting."""
+    def split(self, color: int | None, key: int = 0) -> Communicator | None: ...
+    def group(self, ranks: list[int]) -> Communicator | None: ...
+    def node(self) -> Communicator: ...
+    def across(self) -> Communicator: ...
+    def free(self) -> None: ...
 
 class Context:
     """One process's membership in a job."""

@@ -1,23 +1,16 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives on arrays."""
+"""Groups of ranks, and what they do together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from farandole import _native
-from farandole._arrays import (
-    COLLECTIVE_INDEX,
-    DTYPE_INDEX,
-    REDUCTION_INDEX,
-    Buffer,
-    describe,
-    numpy_dtype,
-)
-from farandole.errors import InvalidArgumentError
+from farandole import _calls, _native
+from farandole._calls import Call, Options
+from farandole._messages import Recv, Send, natives
 
 
 class Request:
@@ -43,19 +36,28 @@ class Request:
 class Communicator:
     """An ordered group of ranks.
 
-    Every rank calls the same operations in the same order. Arrays are NumPy arrays, or anything
+    Every rank calls the same collectives in the same order. Arrays are NumPy arrays, or anything
     contiguous on the CPU with DLPack or the buffer protocol; `out=None` makes a new NumPy array,
-    `out=array` works in place. The methods ending in _async return a Request at once and own the
-    arrays until its wait() returned. All waits release the GIL.
+    `out=array` works in place where shapes allow it. The methods ending in _async return a Request
+    at once and own the arrays until its wait() returned. All waits release the GIL.
+
+    Every collective takes `algorithm`, by name and with options if it has any, as in
+    "hierarchical:layers=4/2", and `name`, for error messages. `deterministic=True` reduces in one
+    fixed order of operands, whatever the algorithm. With `counts`, rows of the first axis per rank,
+    chunks may have different lengths.
 
     Raises InvalidArgumentError before anything moves, MismatchError on all ranks if they disagree,
-    RankFailed if one is gone, TimedOutError after FARANDOLE_OPERATION_TIMEOUT.
+    RankFailed if one is gone, TimedOutError after FARANDOLE_OPERATION_TIMEOUT. A rank that is gone
+    breaks the communicators that contain it, and only those.
     """
 
     def __init__(self, native: _native.Communicator) -> None:
         self.native = native
         self.rank = native.rank
         self.size = native.size
+        self._group = _calls.Group(self.rank, self.size)
+        self._node: Communicator | None = None
+        self._across: Communicator | None = None
 
     def allreduce(
         self,
@@ -66,13 +68,14 @@ class Communicator:
         algorithm: str | None = None,
         name: str | None = None,
         factor: float = 1.0,
+        deterministic: bool = False,
     ) -> Any:
         """Element-wise reduction over all ranks; every rank gets it. `op` is one of sum, product,
         min, max, average, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or,
         bitwise_xor, premultiplied_sum (every input times `factor`, then sum)."""
-        call = self._allreduce(array, out, op, algorithm, name, factor)
-        self.native.run(*call[0])
-        return call[2]
+        return self._run(
+            _calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
+        )
 
     def allreduce_async(
         self,
@@ -83,63 +86,51 @@ class Communicator:
         algorithm: str | None = None,
         name: str | None = None,
         factor: float = 1.0,
+        deterministic: bool = False,
     ) -> Request:
         """allreduce() in the background."""
-        return self._start(self._allreduce(array, out, op, algorithm, name, factor))
+        return self._start(
+            _calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
+        )
 
-    def reducescatter(
+    def reduce(
         self,
         array: Any,
         out: Any = None,
         op: str = "sum",
+        root: int = 0,
         *,
         algorithm: str | None = None,
         name: str | None = None,
         factor: float = 1.0,
+        deterministic: bool = False,
     ) -> Any:
-        """Reduction of which rank r gets the r-th of `size` equal blocks of rows: [n, ...] to
-        [n / size, ...]."""
-        call = self._reducescatter(array, out, op, algorithm, name, factor)
-        self.native.run(*call[0])
-        return call[2]
+        """allreduce() of which only the root gets the result; the others get None. An `out` that
+        is given away from the root is overwritten with partial results."""
+        return self._run(
+            _calls.reduce(
+                self._group, array, out, op, root, Options(algorithm, name, factor, deterministic)
+            )
+        )
 
-    def reducescatter_async(
+    def reduce_async(
         self,
         array: Any,
         out: Any = None,
         op: str = "sum",
+        root: int = 0,
         *,
         algorithm: str | None = None,
         name: str | None = None,
         factor: float = 1.0,
+        deterministic: bool = False,
     ) -> Request:
-        """reducescatter() in the background."""
-        return self._start(self._reducescatter(array, out, op, algorithm, name, factor))
-
-    def allgather(
-        self,
-        array: Any,
-        out: Any = None,
-        *,
-        algorithm: str | None = None,
-        name: str | None = None,
-    ) -> Any:
-        """The ranks' arrays one after the other along the first axis: [n, ...] of every rank to
-        [size * n, ...]; a scalar array to [size]. All shapes must be equal."""
-        call = self._allgather(array, out, algorithm, name)
-        self.native.run(*call[0])
-        return call[2]
-
-    def allgather_async(
-        self,
-        array: Any,
-        out: Any = None,
-        *,
-        algorithm: str | None = None,
-        name: str | None = None,
-    ) -> Request:
-        """allgather() in the background."""
-        return self._start(self._allgather(array, out, algorithm, name))
+        """reduce() in the background."""
+        return self._start(
+            _calls.reduce(
+                self._group, array, out, op, root, Options(algorithm, name, factor, deterministic)
+            )
+        )
 
     def broadcast(
         self,
@@ -151,9 +142,7 @@ class Communicator:
         name: str | None = None,
     ) -> Any:
         """The root's array on every rank. Other ranks' `array` gives shape and dtype only."""
-        call = self._broadcast(array, out, root, algorithm, name)
-        self.native.run(*call[0])
-        return call[2]
+        return self._run(_calls.broadcast(array, out, root, Options(algorithm, name)))
 
     def broadcast_async(
         self,
@@ -165,108 +154,293 @@ class Communicator:
         name: str | None = None,
     ) -> Request:
         """broadcast() in the background."""
-        return self._start(self._broadcast(array, out, root, algorithm, name))
+        return self._start(_calls.broadcast(array, out, root, Options(algorithm, name)))
+
+    def reducescatter(
+        self,
+        array: Any,
+        out: Any = None,
+        op: str = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> Any:
+        """Reduction of which rank r gets the r-th of `size` equal blocks of rows: [n, ...] to
+        [n / size, ...]. With `counts`, the same on all ranks, block r has counts[r] rows."""
+        return self._run(
+            _calls.reducescatter(
+                self._group, array, out, op, counts, Options(algorithm, name, factor, deterministic)
+            )
+        )
+
+    def reducescatter_async(
+        self,
+        array: Any,
+        out: Any = None,
+        op: str = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> Request:
+        """reducescatter() in the background."""
+        return self._start(
+            _calls.reducescatter(
+                self._group, array, out, op, counts, Options(algorithm, name, factor, deterministic)
+            )
+        )
+
+    def allgather(
+        self,
+        array: Any,
+        out: Any = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """The ranks' arrays one after the other along the first axis: [n, ...] of every rank to
+        [size * n, ...]; a scalar array to [size]. All shapes must be equal, but for the number of
+        rows if `counts`, the same on all ranks, says what it is on each."""
+        return self._run(
+            _calls.allgather(self._group, array, out, counts, Options(algorithm, name))
+        )
+
+    def allgather_async(
+        self,
+        array: Any,
+        out: Any = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Request:
+        """allgather() in the background."""
+        return self._start(
+            _calls.allgather(self._group, array, out, counts, Options(algorithm, name))
+        )
+
+    def gather(
+        self,
+        array: Any,
+        out: Any = None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """allgather() of which only the root gets the result; the others get None. If one rank
+        gives `counts`, all do; away from the root its own number of rows is enough."""
+        return self._run(
+            _calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
+        )
+
+    def gather_async(
+        self,
+        array: Any,
+        out: Any = None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Request:
+        """gather() in the background."""
+        return self._start(
+            _calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
+        )
+
+    def scatter(
+        self,
+        array: Any,
+        out: Any = None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Rank r gets the r-th of `size` equal blocks of rows of the root's array: [n, ...] to
+        [n / size, ...]. Other ranks' `array` gives shape and dtype only, and may be None if `out`
+        is given. If one rank gives `counts`, all do: rows of block r; away from the root its own
+        number of rows is enough."""
+        return self._run(
+            _calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
+        )
+
+    def scatter_async(
+        self,
+        array: Any,
+        out: Any = None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Request:
+        """scatter() in the background."""
+        return self._start(
+            _calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
+        )
+
+    def alltoall(
+        self,
+        array: Any,
+        out: Any = None,
+        *,
+        send_counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Block d of every rank's array goes to rank d, where it becomes block s, s being the
+        rank that it came from; `size` equal blocks of rows. With both counts, send_counts[d] rows
+        go to rank d and recv_counts[s] rows come from rank s."""
+        return self._run(
+            _calls.alltoall(
+                self._group, array, out, send_counts, recv_counts, Options(algorithm, name)
+            )
+        )
+
+    def alltoall_async(
+        self,
+        array: Any,
+        out: Any = None,
+        *,
+        send_counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Request:
+        """alltoall() in the background."""
+        return self._start(
+            _calls.alltoall(
+                self._group, array, out, send_counts, recv_counts, Options(algorithm, name)
+            )
+        )
 
     def barrier(self, *, name: str | None = None) -> None:
         """Returns once every rank has called it."""
-        self.native.run(COLLECTIVE_INDEX["barrier"], 0, 0, 0, 0, name=name or "")
+        self._run(_calls.barrier(name))
 
-    # A call is (arguments of the native module, input to keep alive, result to return).
+    def barrier_async(self, *, name: str | None = None) -> Request:
+        """barrier() in the background."""
+        return self._start(_calls.barrier(name))
 
-    def _start(self, call: tuple[tuple[Any, ...], Any, Any]) -> Request:
-        return Request(self.native.start(*call[0]), call[1], call[2])
+    # Messages between two ranks. They match in program order per pair and direction, whatever
+    # collectives come between them; there are no tags.
 
-    def _allreduce(
+    def send(self, array: Any, dest: int, *, name: str | None = None) -> None:
+        """`array` to rank `dest`, which receives it. Returns once `array` may be changed."""
+        self.batch([Send(array, dest)], name=name)
+
+    def send_async(self, array: Any, dest: int, *, name: str | None = None) -> Request:
+        """send() in the background."""
+        return self.batch_async([Send(array, dest)], name=name)
+
+    def recv(self, out: Any, source: int, *, name: str | None = None) -> Any:
+        """The next message of rank `source` into `out`, which is returned. A message of another
+        length or dtype raises MismatchError here and is dropped."""
+        return self.batch([Recv(out, source)], name=name)[0]
+
+    def recv_async(self, out: Any, source: int, *, name: str | None = None) -> Request:
+        """recv() in the background."""
+        return self._exchange_async([Recv(out, source)], name, out)
+
+    def sendrecv(
+        self, array: Any, dest: int, out: Any, source: int, *, name: str | None = None
+    ) -> Any:
+        """send() and recv() at once; returns `out`."""
+        return self.batch([Send(array, dest), Recv(out, source)], name=name)[0]
+
+    def sendrecv_async(
+        self, array: Any, dest: int, out: Any, source: int, *, name: str | None = None
+    ) -> Request:
+        """sendrecv() in the background."""
+        return self._exchange_async([Send(array, dest), Recv(out, source)], name, out)
+
+    def batch(self, messages: Iterable[Send | Recv], *, name: str | None = None) -> list[Any]:
+        """All these messages at once; returns what was received, in the order of the Recv. A
+        message to this rank itself needs its counterpart in the same batch. No message may be
+        received into memory that another message of the batch uses."""
+        rows, _, received = natives(messages)
+        self.native.run_messages(rows, name or "")
+        return received
+
+    def batch_async(self, messages: Iterable[Send | Recv], *, name: str | None = None) -> Request:
+        """batch() in the background."""
+        rows, kept, received = natives(messages)
+        return Request(self.native.start_messages(rows, name or ""), kept, received)
+
+    # Groups of ranks of this one. All of them are made by all ranks of this communicator together.
+
+    @property
+    def world_ranks(self) -> list[int]:
+        """The members' ranks in the world, by rank here."""
+        return self.native.world_ranks
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Collective: the ranks that give one color become a communicator, ordered by key and,
+        where keys are equal, by rank here. A rank that gives None gets None."""
+        return _wrapped(self.native.split(color, key))
+
+    def group(self, ranks: Sequence[int]) -> Communicator | None:
+        """Collective: the communicator of these ranks of this one, in this order; None on ranks
+        that are not in the list. Every member gives the same list, others may give any that they
+        are not in. Raises MismatchError if members give different lists."""
+        return _wrapped(self.native.group(list(ranks)))
+
+    @property
+    def node(self) -> Communicator:
+        """The ranks on this rank's host. Collective when it is first asked for."""
+        if self._node is None:
+            self._node = Communicator(self.native.node())
+        return self._node
+
+    @property
+    def across(self) -> Communicator:
+        """The ranks that have this rank's position on their hosts, one per host where all hosts
+        have as many. Collective when it is first asked for."""
+        if self._across is None:
+            self._across = Communicator(self.native.across())
+        return self._across
+
+    def free(self) -> None:
+        """Ends the use of this communicator on this rank, without waiting for the others. What is
+        in flight goes on. Leaving a `with` block and dropping the object do the same. The world
+        cannot be freed."""
+        self.native.free()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(
         self,
-        array: Any,
-        out: Any,
-        op: str,
-        algorithm: str | None,
-        name: str | None,
-        factor: float,
-    ) -> tuple[tuple[Any, ...], Any, Any]:
-        source = describe(array, "array")
-        target = _target(out, array, source, source.shape)
-        arguments = _arguments("allreduce", source, target, source.count, op, 0, algorithm, name)
-        return (*arguments, factor), array, target.owner
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.free()
 
-    def _reducescatter(
-        self,
-        array: Any,
-        out: Any,
-        op: str,
-        algorithm: str | None,
-        name: str | None,
-        factor: float,
-    ) -> tuple[tuple[Any, ...], Any, Any]:
-        source = describe(array, "array")
-        if not source.shape or source.shape[0] % self.size != 0:
-            raise InvalidArgumentError(
-                f"reducescatter: argument 'array' has shape {source.shape}, allowed is a first "
-                f"dimension that the {self.size} ranks divide."
-            )
-        shape = (source.shape[0] // self.size, *source.shape[1:])
-        target = _target(out, array, source, shape)
-        arguments = _arguments(
-            "reducescatter", source, target, target.count, op, 0, algorithm, name
-        )
-        return (*arguments, factor), array, target.owner
+    def _run(self, call: Call) -> Any:
+        self.native.run(*call.arguments)
+        return call.result
 
-    def _allgather(
-        self, array: Any, out: Any, algorithm: str | None, name: str | None
-    ) -> tuple[tuple[Any, ...], Any, Any]:
-        source = describe(array, "array")
-        shape = (self.size * (source.shape[0] if source.shape else 1), *source.shape[1:])
-        target = _target(out, array, source, shape)
-        arguments = _arguments("allgather", source, target, source.count, "sum", 0, algorithm, name)
-        return arguments, array, target.owner
+    def _start(self, call: Call) -> Request:
+        return Request(self.native.start(*call.arguments), call.source, call.result)
 
-    def _broadcast(
-        self, array: Any, out: Any, root: int, algorithm: str | None, name: str | None
-    ) -> tuple[tuple[Any, ...], Any, Any]:
-        source = describe(array, "array")
-        target = _target(out, array, source, source.shape)
-        arguments = _arguments(
-            "broadcast", source, target, source.count, "sum", root, algorithm, name
-        )
-        return arguments, array, target.owner
+    def _exchange_async(
+        self, messages: list[Send | Recv], name: str | None, result: Any
+    ) -> Request:
+        rows, kept, _ = natives(messages)
+        return Request(self.native.start_messages(rows, name or ""), kept, result)
 
 
-def _target(out: Any, array: Any, source: Buffer, shape: tuple[int, ...]) -> Buffer:
-    if out is None:
-        return describe(np.empty(shape, numpy_dtype(source.dtype)), "out", True)
-    target = describe(out, "out", True)
-    if target.dtype != source.dtype:
-        raise InvalidArgumentError(
-            f"argument 'out' has dtype {target.dtype}, allowed is that of 'array', {source.dtype}."
-        )
-    if target.shape != shape:
-        raise InvalidArgumentError(f"argument 'out' has shape {target.shape}, allowed is {shape}.")
-    return target
-
-
-def _arguments(
-    collective: str,
-    source: Buffer,
-    target: Buffer,
-    count: int,
-    op: str,
-    root: int,
-    algorithm: str | None,
-    name: str | None,
-) -> tuple[Any, ...]:
-    if op not in REDUCTION_INDEX:
-        raise InvalidArgumentError(
-            f"argument 'op' is {op!r}, allowed are " + ", ".join(_native.REDUCTIONS) + "."
-        )
-    return (
-        COLLECTIVE_INDEX[collective],
-        source.pointer,
-        target.pointer,
-        count,
-        DTYPE_INDEX[source.dtype],
-        REDUCTION_INDEX[op],
-        root,
-        algorithm or "",
-        name or "",
-    )
+def _wrapped(native: _native.Communicator | None) -> Communicator | None:
+    return None if native is None else Communicator(native)

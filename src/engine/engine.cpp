@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <sstream>
 #include <utility>
 
 namespace farandole {
@@ -28,14 +27,6 @@ void pause() {
 }
 
 }  // namespace
-
-std::string farewell_state(const std::map<std::uint32_t, std::uint32_t>& next_sequence) {
-  std::ostringstream text;
-  for (const auto& [communicator, sequence] : next_sequence) {
-    text << communicator << ' ' << sequence << ' ';
-  }
-  return text.str();
-}
 
 Result<std::unique_ptr<Engine>> Engine::create(std::vector<Transport*> transports,
                                                Doorbell& doorbell, EngineOptions options) {
@@ -216,16 +207,10 @@ void Engine::start(Operation& operation) {
   operation.next = nullptr;
   *last_ = &operation;
   last_ = &operation.next;
-  const OperationId id = operation.spec().id;
-  started_[id.communicator] = id.sequence + 1;
   if (aborted_) return operation.fail(*aborted_);
-  if (const auto broken = broken_.find(id.communicator); broken != broken_.end()) {
-    return operation.fail(broken->second);
-  }
+  if (operation.group().broken) return operation.fail(*operation.group().broken);
   if (const Gone* gone = gone_for(operation)) return operation.fail(gone_error(*gone, operation));
-  for (const Disagreement& disagreement : disagreements_) {
-    if (disagreement.id == id) return fail_disagreeing(operation, disagreement);
-  }
+  if (!disagreements_.empty()) recall_disagreement(operation);
 }
 
 bool Engine::step_operations() {
@@ -269,10 +254,10 @@ void Engine::sleep() {
 void Engine::check_time() {
   const Clock::time_point now = Clock::now();
   for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
-    if (operation->failing() || !operation->spec().deadline.passed()) continue;
+    if (operation->failing() || !operation->terms().deadline.passed()) continue;
     Error error{ErrorKind::kTimedOut,
                 operation->description() + " passed its deadline; " + operation->state()};
-    broken_.emplace(operation->spec().id.communicator, error);
+    if (!operation->group().broken) operation->group().broken = error;
     operation->fail(std::move(error));
   }
   for (auto suspect = suspects_.begin(); suspect != suspects_.end();) {

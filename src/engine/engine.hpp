@@ -41,8 +41,9 @@ struct EngineOptions {
 ///
 /// Threads   submit(), wait(), departed(), notice(), suspect() from any thread.
 /// Order     Operations of one communicator start in the order submitted.
-/// Errors    A departed rank fails every operation, now and later, whose group contains it. An
-///           operation past its deadline fails with kTimedOut and breaks its communicator.
+/// Errors    A departed rank fails every operation, now and later, whose group contains it, but
+///           for those that it had done its part in before it left on purpose. An operation past
+///           its deadline fails with kTimedOut and breaks its communicator.
 /// Blocking  wait() blocks; it releases no lock of the caller's. The step loop does not allocate,
 ///           lock or log unless something failed.
 class Engine {
@@ -65,7 +66,7 @@ class Engine {
   /// one thread at a time.
   bool stop();
 
-  /// `departure.state` of a clean one is farewell_state() of that rank.
+  /// `departure.state` of a clean one is the text of that rank's Farewell.
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
   /// A connection to the peer broke; if the control plane has no verdict soon, it is gone.
@@ -82,7 +83,7 @@ class Engine {
     Rank rank;
     std::string reason;
     bool clean;
-    std::map<std::uint32_t, std::uint32_t> next_sequence;  // clean: what it had started
+    Farewell farewell;  // clean: what it had started
   };
   struct Disagreement {
     OperationId id;
@@ -113,9 +114,11 @@ class Engine {
   void post_news(Add add);
   void take_news();
   void take_disagreement(const Disagreement& disagreement);
+  void recall_disagreement(Operation& operation);
   void fail_affected();
   void check_time();
   void report_disagreement(Operation& operation);
+  void refuse_message(Operation& operation);
   void fail_disagreeing(Operation& operation, const Disagreement& disagreement);
   const Gone* gone_for(const Operation& operation) const;
   Error gone_error(const Gone& gone, const Operation& operation) const;
@@ -141,10 +144,8 @@ class Engine {
   std::uint32_t steps_ = 0;
   Clock::time_point active_since_{};
   std::vector<Gone> gone_;
-  std::vector<Disagreement> disagreements_;         // about operations not started here yet
-  std::map<std::uint32_t, std::uint32_t> started_;  // communicator -> next sequence
-  std::map<std::uint32_t, Error> broken_;           // communicator -> why
-  std::map<int, Clock::time_point> suspects_;       // world rank -> since
+  std::vector<Disagreement> disagreements_;    // about operations not started here yet
+  std::map<int, Clock::time_point> suspects_;  // world rank -> since
   std::unique_ptr<Error> aborted_;
 
   // From other threads; the flag spares the step loop the lock.
@@ -156,8 +157,5 @@ class Engine {
   std::atomic<std::uint64_t> finished_count_{0};
   std::thread thread_;
 };
-
-/// What a rank says when it leaves: for each communicator the next operation it would start.
-std::string farewell_state(const std::map<std::uint32_t, std::uint32_t>& next_sequence);
 
 }  // namespace farandole

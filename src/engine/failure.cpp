@@ -3,7 +3,6 @@
 // The engine's other half: what happens when ranks go away or disagree.
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 #include <utility>
 
 #include "engine/engine.hpp"
@@ -32,11 +31,7 @@ void Engine::abort(Error error) {
 }
 
 void Engine::departed(const Departure& departure) {
-  Gone gone{departure.rank, departure.reason, departure.clean, {}};
-  std::istringstream state(departure.state);
-  for (std::uint32_t communicator = 0, next = 0; state >> communicator >> next;) {
-    gone.next_sequence[communicator] = next;
-  }
+  Gone gone{departure.rank, departure.reason, departure.clean, Farewell::parse(departure.state)};
   post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
 }
 
@@ -79,15 +74,27 @@ void Engine::take_news() {
 }
 
 void Engine::take_disagreement(const Disagreement& disagreement) {
-  const auto started = started_.find(disagreement.id.communicator);
-  if (started == started_.end() || disagreement.id.sequence >= started->second) {
-    if (disagreements_.size() == kDisagreementsMax) disagreements_.erase(disagreements_.begin());
-    disagreements_.push_back(disagreement);
-    return;
-  }
   for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
-    if (operation->spec().id == disagreement.id) fail_disagreeing(*operation, disagreement);
+    const OperationId* id = operation->id();
+    if (id != nullptr && *id == disagreement.id) return fail_disagreeing(*operation, disagreement);
   }
+  // Not started yet, or over already: recall_disagreement() sorts that out.
+  if (disagreements_.size() == kDisagreementsMax) disagreements_.erase(disagreements_.begin());
+  disagreements_.push_back(disagreement);
+}
+
+/// An operation starts: what was said about it counts now, what was said about those before it
+/// never will.
+void Engine::recall_disagreement(Operation& operation) {
+  const OperationId* id = operation.id();
+  if (id == nullptr) return;
+  for (const Disagreement& disagreement : disagreements_) {
+    if (disagreement.id == *id) fail_disagreeing(operation, disagreement);
+  }
+  std::erase_if(disagreements_, [&](const Disagreement& disagreement) {
+    return disagreement.id.communicator == id->communicator &&
+           disagreement.id.sequence <= id->sequence;
+  });
 }
 
 void Engine::fail_affected() {
@@ -102,13 +109,9 @@ void Engine::fail_affected() {
 }
 
 const Engine::Gone* Engine::gone_for(const Operation& operation) const {
-  const OperationSpec& spec = operation.spec();
   for (const Gone& gone : gone_) {
-    if (!spec.group->contains(gone.rank)) continue;
-    if (!gone.clean) return &gone;
-    // It left, but it did its part in everything that it had started.
-    const auto next = gone.next_sequence.find(spec.id.communicator);
-    if (next == gone.next_sequence.end() || spec.id.sequence >= next->second) return &gone;
+    if (!operation.group().contains(gone.rank)) continue;
+    if (!gone.clean || !operation.done_by(gone.rank, gone.farewell)) return &gone;
   }
   return nullptr;
 }
@@ -135,13 +138,14 @@ Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
 }
 
 void Engine::report_disagreement(Operation& operation) {
+  if (operation.id() == nullptr) return refuse_message(operation);
   const Transfer& transfer = *operation.disagreement();
   Disagreement disagreement;
   std::memset(static_cast<void*>(&disagreement), 0, sizeof(disagreement));
-  disagreement.id = operation.spec().id;
+  disagreement.id = *operation.id();
   disagreement.reporter = options_.self;
   disagreement.other = transfer.peer;
-  disagreement.reported = operation.spec().signature;
+  disagreement.reported = transfer.signature;
   disagreement.seen = transfer.seen;
   disagreement.reported_bytes = transfer.bytes.value();
   disagreement.seen_bytes = transfer.seen_bytes.value();
@@ -151,16 +155,29 @@ void Engine::report_disagreement(Operation& operation) {
   fail_disagreeing(operation, disagreement);
 }
 
+/// Its sender is done with it and knows nothing; only this rank can tell.
+void Engine::refuse_message(Operation& operation) {
+  const Transfer& transfer = *operation.disagreement();
+  operation.disagreed(Error{ErrorKind::kMismatch, "ranks disagree on " + operation.description() +
+                                                      ": " + process(transfer.peer) + " sent " +
+                                                      options_.describe(transfer.seen) + ", " +
+                                                      process(options_.self) + " expected " +
+                                                      options_.describe(transfer.signature)});
+}
+
 void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagreement) {
-  std::string message =
-      "ranks disagree on " + operation.description() + ": " + process(disagreement.reporter) +
-      " asked for " + options_.describe(disagreement.reported) + ", " +
-      process(disagreement.other) + " for " + options_.describe(disagreement.seen);
+  const std::string reported = options_.describe(disagreement.reported);
+  const std::string seen = options_.describe(disagreement.seen);
+  std::string message = "ranks disagree on " + operation.description() + ": " +
+                        process(disagreement.reporter) + " asked for " + reported + ", " +
+                        process(disagreement.other) + " for " + seen;
   if (disagreement.reported == disagreement.seen) {
     message += " (messages of " + std::to_string(disagreement.reported_bytes) + " and " +
                std::to_string(disagreement.seen_bytes) + " bytes)";
+  } else if (reported == seen) {
+    message += " (the same algorithm with other options or counts)";
   }
-  operation.fail(Error{ErrorKind::kMismatch, std::move(message)});
+  operation.disagreed(Error{ErrorKind::kMismatch, std::move(message)});
 }
 
 }  // namespace farandole

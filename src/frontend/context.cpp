@@ -111,14 +111,15 @@ Result<void> connect_early(ContextState& state, const std::vector<Transport*>& b
 
 /// What this rank had started, for those who stay.
 std::string farewell(ContextState& state) {
-  std::map<std::uint32_t, std::uint32_t> next;
+  Farewell all;
+  const auto add = [&all](Farewell one) {
+    all.next_sequence.merge(one.next_sequence);
+    all.messages.merge(one.messages);
+  };
+  for (const auto& communicator : living_communicators(state)) add(communicator->farewell());
   const std::lock_guard lock(state.communicators_mutex);
-  for (const auto& weak : state.communicators) {
-    if (const auto communicator = weak.lock()) {
-      next[communicator->group->communicator] = communicator->next_sequence.load();
-    }
-  }
-  return farewell_state(next);
+  for (const Farewell& one : state.retired) add(one);
+  return all.text();
 }
 
 }  // namespace
@@ -235,17 +236,19 @@ Statistics Context::statistics() const {
         counters.sent_bytes, counters.sent_messages, counters.received_bytes,
         counters.received_messages};
   }
-  const std::lock_guard lock(state_->communicators_mutex);
-  for (const auto& weak : state_->communicators) {
-    const auto communicator = weak.lock();
-    if (!communicator) continue;
-    const std::lock_guard plans_lock(communicator->plans_mutex);
+  for (const auto& communicator : living_communicators(*state_)) {
+    const std::lock_guard lock(communicator->plans_mutex);
     for (const auto& [key, plan] : communicator->plans) {
-      if (!plan) continue;
       Statistics::Calls& calls = statistics.plans[plan->label];
       calls.calls += plan->calls.load();
       calls.bytes += plan->bytes.load();
     }
+  }
+  const std::lock_guard lock(state_->communicators_mutex);
+  for (const auto& [label, gone] : state_->retired_plans) {
+    Statistics::Calls& calls = statistics.plans[label];
+    calls.calls += gone.calls;
+    calls.bytes += gone.bytes;
   }
   return statistics;
 }

@@ -100,7 +100,7 @@ Result<void> read_settings(ContextState& state) {
   if (*algorithm == "auto") return {};
   std::string known;
   for (const AlgorithmInfo* info : algorithms()) {
-    if (info->name == *algorithm) state.algorithm = *algorithm;
+    if (info->name == algorithm->substr(0, algorithm->find(':'))) state.algorithm = *algorithm;
     if (known.find(info->name) == std::string::npos) known += ", " + std::string(info->name);
   }
   if (!state.algorithm.empty()) return {};
@@ -127,20 +127,62 @@ std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState
   auto group = std::make_shared<Group>();
   group->self = context->job.rank;
   group->transports = by_rank;
-  bool peer_memory = true;
-  for (int rank = 0; rank < context->job.size; ++rank) {
-    group->world_ranks.push_back(Rank{rank});
-    const Transport* transport = by_rank[static_cast<std::size_t>(rank)];
-    if (transport != nullptr) peer_memory &= transport->capabilities().peer_memory;
-  }
+  for (int rank = 0; rank < context->job.size; ++rank) group->world_ranks.push_back(Rank{rank});
+  return make_communicator(context, std::move(group));
+}
+
+std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<ContextState>& context,
+                                                     std::shared_ptr<const Group> group) {
   auto state = std::make_shared<CommunicatorState>();
   state->context = context;
+  state->peer_memory = std::ranges::all_of(group->transports, [](const Transport* transport) {
+    return transport == nullptr || transport->capabilities().peer_memory;
+  });
   state->group = std::move(group);
   state->stream = std::make_shared<CpuStream>();
-  state->peer_memory = peer_memory;
   const std::lock_guard lock(context->communicators_mutex);
+  std::erase_if(context->communicators, [](const auto& weak) { return weak.expired(); });
   context->communicators.push_back(state);
   return state;
+}
+
+void CommunicatorState::retire() {
+  if (freed.exchange(true)) return;
+  Farewell last_words = farewell();
+  const std::scoped_lock lock(context->communicators_mutex, plans_mutex);
+  context->retired.push_back(std::move(last_words));
+  if (context->retired.size() > ContextState::kRetiredMax) context->retired.pop_front();
+  for (const auto& [key, plan] : plans) {
+    Statistics::Calls& calls = context->retired_plans[plan->label];
+    calls.calls += plan->calls.load();
+    calls.bytes += plan->bytes.load();
+  }
+  plans.clear();
+}
+
+Farewell CommunicatorState::farewell() {
+  Farewell words;
+  words.next_sequence[group->communicator] = next_sequence.load();
+  const std::lock_guard lock(messages_mutex);
+  for (const auto& [peer, count] : messages) words.messages[{group->communicator, peer}] = count;
+  return words;
+}
+
+Result<void> check_open(const CommunicatorState& state, std::string_view caller) {
+  const bool closed = state.context->closed.load(std::memory_order_acquire);
+  if (!closed && !state.freed.load(std::memory_order_acquire)) return {};
+  return Error{ErrorKind::kInvalidArgument,
+               std::string(caller) + ": " +
+                   (closed ? "the library has been shut down." : "the communicator was freed.")};
+}
+
+std::vector<std::shared_ptr<CommunicatorState>> living_communicators(ContextState& context) {
+  std::vector<std::shared_ptr<CommunicatorState>> living;
+  const std::lock_guard lock(context.communicators_mutex);
+  for (const auto& weak : context.communicators) {
+    if (auto communicator = weak.lock()) living.push_back(std::move(communicator));
+  }
+  return living;
 }
 
 }  // namespace farandole

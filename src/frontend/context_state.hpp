@@ -5,10 +5,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -18,6 +21,7 @@
 #include "bootstrap/session.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
+#include "schedule/program.hpp"
 #include "transport/doorbell.hpp"
 #include "transport/memory.hpp"
 #include "transport/tcp/connector.hpp"
@@ -69,6 +73,12 @@ struct ContextState {
   std::atomic<bool> closed{false};
   std::mutex communicators_mutex;
   std::vector<std::weak_ptr<CommunicatorState>> communicators;
+  std::uint32_t last_communicator = 0;  // number of the newest, the world's is 0
+  // Of communicators that are no more: what others may still have to know when this rank leaves,
+  // of the last kRetiredMax, and what their plans counted.
+  std::deque<Farewell> retired;
+  std::map<std::string, Statistics::Calls> retired_plans;
+  static constexpr std::size_t kRetiredMax = 256;
   // Ranks as threads: what a session does between processes.
   std::function<void(const Departure&)> tell_threads;
   std::function<void(std::string_view)> flood;
@@ -77,24 +87,49 @@ struct ContextState {
 /// A verified schedule made ready for this rank, and how often it ran.
 struct Plan {
   std::shared_ptr<const Program> program;
-  std::uint8_t algorithm = 0;  // index in algorithms()
-  std::string label;           // "allreduce ring shm"
+  std::uint8_t algorithm = 0;     // index in algorithms()
+  std::uint16_t fingerprint = 0;  // of the schedule, all options included
+  bool touches_out = false;       // this rank's program does
+  // Whether it also runs chunks of different lengths, once somebody asked. Under plans_mutex.
+  std::optional<bool> takes_counts;
+  std::string label;  // "allreduce ring shm"
   std::atomic<std::uint64_t> calls{0}, bytes{0};
 };
 
+using PlanKey = std::tuple<Collective, std::string, std::int64_t, bool>;  // spec, root, fixed order
+
 struct CommunicatorState {
+  CommunicatorState() = default;
+  ~CommunicatorState() { retire(); }
+  /// Idempotent: nothing starts here any more.
+  void retire();
+  /// What this rank has started here.
+  Farewell farewell();
+
   std::shared_ptr<ContextState> context;
   std::shared_ptr<const Group> group;
   std::shared_ptr<Stream> stream;
   bool peer_memory = false;
+  std::atomic<bool> freed{false};
   std::atomic<std::uint32_t> next_sequence{0};
   std::mutex plans_mutex;
-  std::map<std::tuple<Collective, std::string, std::int64_t>, std::shared_ptr<Plan>> plans;
+  std::map<PlanKey, std::shared_ptr<Plan>> plans;
+  std::set<Collective> unfit;  // for which FARANDOLE_ALGORITHM does not suit this many ranks
+  std::mutex messages_mutex;
+  std::map<std::int32_t, Farewell::Messages> messages;  // by peer in the group
 };
 
-/// The communicator of all ranks. Registers with the context.
+/// The communicator of all ranks, and any other. Registers with the context.
 std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState>& context,
                                               const std::vector<Transport*>& by_rank);
+std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<ContextState>& context,
+                                                     std::shared_ptr<const Group> group);
+
+/// kInvalidArgument if the library was shut down or the communicator freed.
+Result<void> check_open(const CommunicatorState& state, std::string_view caller);
+
+/// Every communicator that is still there. The caller drops them without holding a lock.
+std::vector<std::shared_ptr<CommunicatorState>> living_communicators(ContextState& context);
 
 /// "allreduce sum float32[10]"; the inverse of what a call puts into its messages.
 std::string describe(const Signature& signature);

@@ -9,43 +9,16 @@ values that are unique to (rank, index).
 from __future__ import annotations
 
 import array
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from rank_threads import SIZE, on_ranks
 
 from farandole import _native
 from farandole.communicator import Communicator
 from farandole.errors import InvalidArgumentError, MismatchError, RankFailed
-
-SIZE = 3
-
-
-def on_ranks(body: Callable[[Communicator], None], transport: str = "inproc") -> None:
-    """Runs `body` on SIZE ranks; the first exception of any rank is raised here."""
-    contexts = _native.inproc(SIZE, True, transport)
-    failures: list[BaseException] = []
-
-    def run(context: _native.Context) -> None:
-        try:
-            body(Communicator(context.world))
-        except BaseException as failure:
-            failures.append(failure)
-            context.shutdown()  # the others must not wait for this rank
-
-    threads = [threading.Thread(target=run, args=(context,)) for context in contexts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a rank hangs: " + "".join(c.dump() for c in contexts)
-    for context in contexts:
-        context.shutdown()
-    if failures:
-        raise failures[0]
 
 
 def mine(rank: int, count: int = 12) -> np.ndarray[Any, Any]:

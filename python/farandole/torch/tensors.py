@@ -28,7 +28,11 @@ from farandole.errors import (
     UnsupportedError,
 )
 
-_DTYPES = {getattr(torch, name): index for name, index in DTYPE_INDEX.items()}
+# PyTorch says in the name that its float8_e4m3 has no infinities, as ours has none.
+_TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
+_DTYPES = {
+    getattr(torch, _TORCH_NAMES.get(name, name)): index for name, index in DTYPE_INDEX.items()
+}
 _DIMENSIONS_MAX = 8
 Returned = TypeVar("Returned")
 

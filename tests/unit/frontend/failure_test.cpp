@@ -54,6 +54,29 @@ TEST_P(Failure, DisagreementRaisesEverywhereAndPoisonsNothing) {
   });
 }
 
+// Goal: ranks that run one algorithm with different options, or in a different order of operands,
+// are told so before the results go wrong.
+TEST_P(Failure, DifferentOptionsRaiseEverywhere) {
+  Contexts contexts = make_ranks(4, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const bool odd = world.rank() == Rank{1};
+    std::vector<float> data(1000, 1.0F);
+    const auto refused = [&](const CallOptions& options) {
+      const auto outcome = sum(world, data, options);
+      ASSERT_FALSE(outcome);
+      EXPECT_EQ(outcome.error().kind, ErrorKind::kMismatch) << outcome.error().message;
+      EXPECT_NE(outcome.error().message.find("the same algorithm with other options"),
+                std::string::npos)
+          << outcome.error().message;
+    };
+    refused({.algorithm = "ring", .deterministic = odd});
+    refused({.algorithm = odd ? "hierarchical:layers=4ring" : "hierarchical:layers=2ring/2ring"});
+    std::vector<float> good(1000, 1.0F);
+    ASSERT_TRUE(sum(world, good, {.algorithm = "hierarchical:layers=2/2"}));
+    EXPECT_EQ(good.back(), 4.0F);
+  });
+}
+
 // Goal: with FARANDOLE_CHECK every disagreement is found before a byte moves, also one that no
 // message would show, such as two ranks that both believe to be the root.
 TEST_P(Failure, CheckedArguments) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,29 @@ TEST_P(HotPath, NeitherAllocatesNorLocks) {
     if (!kCounts) return;
     EXPECT_GT(counters().allocations, 0u);  // submitting does allocate: the counter counts
     EXPECT_GT(counters().locks, 0u);
+  });
+}
+
+// Goal: the same for messages between two ranks.
+TEST_P(HotPath, MessagesNeither) {
+  Contexts contexts = make_ranks(3, std::get<0>(GetParam()));
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const int rank = world.rank().value();
+    for (const std::size_t n : {1u, 1000u, 300'000u}) {
+      std::vector<float> mine(n, 1.0F), got(n);
+      const std::array messages = {
+          Message::send(mine.data(), Count{n}, DType::kFloat32, Rank{(rank + 1) % 3}),
+          Message::receive(got.data(), Count{n}, DType::kFloat32, Rank{(rank + 2) % 3})};
+      for (int i = 0; i < 8; ++i) {
+        auto request = world.start(messages, {.background = false});
+        ASSERT_TRUE(request) << request.error().message;
+        const Counters before = counters();
+        ASSERT_TRUE(request->wait());
+        if (i < 4) continue;
+        EXPECT_EQ(counters().allocations, before.allocations) << n;
+        EXPECT_EQ(counters().locks, before.locks) << n;
+      }
+    }
   });
 }
 

@@ -1,0 +1,320 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""From the arguments of a collective to those of the native module, checked."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from farandole import _native
+from farandole._arrays import (
+    COLLECTIVE_INDEX,
+    DTYPE_INDEX,
+    REDUCTION_INDEX,
+    Buffer,
+    describe,
+    numpy_dtype,
+)
+from farandole.errors import InvalidArgumentError
+
+Counts = Sequence[int]
+_NOTHING = Buffer(None, 0, (), "uint8", False)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a call may say beyond its arrays."""
+
+    algorithm: str | None = None
+    name: str | None = None
+    factor: float = 1.0
+    deterministic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Arguments of Communicator.run in the native module; what must stay alive; the result."""
+
+    arguments: tuple[Any, ...]
+    source: Any
+    result: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """This rank's place."""
+
+    rank: int
+    size: int
+
+    def check_root(self, collective: str, root: int) -> None:
+        if not 0 <= root < self.size:
+            raise InvalidArgumentError(
+                f"{collective}: argument 'root' is {root}, allowed is a rank from 0 to "
+                f"{self.size - 1}."
+            )
+
+
+def _call(
+    collective: str,
+    source: Buffer,
+    target: Buffer,
+    count: int,
+    options: Options,
+    *,
+    op: str = "sum",
+    root: int = 0,
+    counts: tuple[list[int] | None, list[int] | None] | None = None,
+) -> Call:
+    """`counts`: elements per rank of `in` and `out`, where chunks have different lengths."""
+    if op not in REDUCTION_INDEX:
+        raise InvalidArgumentError(
+            f"argument 'op' is {op!r}, allowed are " + ", ".join(_native.REDUCTIONS) + "."
+        )
+    known = target if source is _NOTHING else source
+    arguments = (
+        COLLECTIVE_INDEX[collective],
+        source.pointer,
+        target.pointer,
+        count,
+        DTYPE_INDEX[known.dtype],
+        REDUCTION_INDEX[op],
+        root,
+        options.algorithm or "",
+        options.name or "",
+        options.factor,
+        options.deterministic,
+        *(counts or (None, None)),
+        counts is not None,
+    )
+    return Call(arguments, source.owner, target.owner)
+
+
+def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
+    """`out`, checked, or a new array."""
+    if out is None:
+        return describe(np.empty(shape, numpy_dtype(like.dtype)), "out", True)
+    target = describe(out, "out", True)
+    if target.dtype != like.dtype:
+        raise InvalidArgumentError(
+            f"argument 'out' has dtype {target.dtype}, allowed is that of 'array', {like.dtype}."
+        )
+    if target.shape != shape:
+        raise InvalidArgumentError(f"argument 'out' has shape {target.shape}, allowed is {shape}.")
+    return target
+
+
+def _rows(collective: str, argument: str, counts: Counts, group: Group) -> list[int]:
+    """Checked counts of rows, one per rank."""
+    try:
+        rows = [operator.index(count) for count in counts]
+    except TypeError:
+        raise InvalidArgumentError(
+            f"{collective}: argument '{argument}' is {counts!r}, allowed is one integer per rank."
+        ) from None
+    if len(rows) != group.size or any(count < 0 for count in rows):
+        raise InvalidArgumentError(
+            f"{collective}: argument '{argument}' is {rows}, allowed are {group.size} counts of "
+            "rows, one per rank, each at least 0."
+        )
+    return rows
+
+
+def _matrix(collective: str, buffer: Buffer, argument: str = "array") -> int:
+    """Elements in one row; the array needs rows."""
+    if not buffer.shape:
+        raise InvalidArgumentError(
+            f"{collective}: argument '{argument}' has shape (), allowed is an array with rows."
+        )
+    return math.prod(buffer.shape[1:])
+
+
+def _check_rows(collective: str, buffer: Buffer, wanted: int, argument: str = "array") -> None:
+    if buffer.shape[0] != wanted:
+        raise InvalidArgumentError(
+            f"{collective}: argument '{argument}' has shape {buffer.shape}, allowed are {wanted} "
+            "rows, as the counts say."
+        )
+
+
+def _divided(collective: str, source: Buffer, group: Group) -> tuple[int, ...]:
+    """Shape of one of `size` equal blocks of rows."""
+    if not source.shape or source.shape[0] % group.size != 0:
+        raise InvalidArgumentError(
+            f"{collective}: argument 'array' has shape {source.shape}, allowed is a first "
+            f"dimension that the {group.size} ranks divide."
+        )
+    return (source.shape[0] // group.size, *source.shape[1:])
+
+
+def _gathered(source: Buffer, group: Group) -> tuple[int, ...]:
+    return (group.size * (source.shape[0] if source.shape else 1), *source.shape[1:])
+
+
+def allreduce(array: Any, out: Any, op: str, options: Options) -> Call:
+    source = describe(array, "array")
+    target = _target(out, source, source.shape)
+    return _call("allreduce", source, target, source.count, options, op=op)
+
+
+def reduce(group: Group, array: Any, out: Any, op: str, root: int, options: Options) -> Call:
+    group.check_root("reduce", root)
+    source = describe(array, "array")
+    if group.rank == root or out is not None:
+        target = _target(out, source, source.shape)
+    else:
+        target = _NOTHING
+    call = _call("reduce", source, target, source.count, options, op=op, root=root)
+    return call if group.rank == root else Call(call.arguments, (array, out), None)
+
+
+def broadcast(array: Any, out: Any, root: int, options: Options) -> Call:
+    source = describe(array, "array")
+    target = _target(out, source, source.shape)
+    return _call("broadcast", source, target, source.count, options, root=root)
+
+
+def reducescatter(
+    group: Group, array: Any, out: Any, op: str, counts: Counts | None, options: Options
+) -> Call:
+    source = describe(array, "array")
+    if counts is None:
+        target = _target(out, source, _divided("reducescatter", source, group))
+        return _call("reducescatter", source, target, target.count, options, op=op)
+    rows = _rows("reducescatter", "counts", counts, group)
+    width = _matrix("reducescatter", source)
+    _check_rows("reducescatter", source, sum(rows))
+    target = _target(out, source, (rows[group.rank], *source.shape[1:]))
+    elements = [count * width for count in rows]
+    return _call("reducescatter", source, target, 0, options, op=op, counts=(elements, None))
+
+
+def allgather(group: Group, array: Any, out: Any, counts: Counts | None, options: Options) -> Call:
+    source = describe(array, "array")
+    if counts is None:
+        target = _target(out, source, _gathered(source, group))
+        return _call("allgather", source, target, source.count, options)
+    rows = _rows("allgather", "counts", counts, group)
+    width = _matrix("allgather", source)
+    _check_rows("allgather", source, rows[group.rank])
+    target = _target(out, source, (sum(rows), *source.shape[1:]))
+    elements = [count * width for count in rows]
+    return _call("allgather", source, target, 0, options, counts=(None, elements))
+
+
+def gather(
+    group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: Options
+) -> Call:
+    group.check_root("gather", root)
+    source = describe(array, "array")
+    at_root = group.rank == root
+    if counts is None:
+        target = _target(out, source, _gathered(source, group)) if at_root else _NOTHING
+        return _call("gather", source, target, source.count, options, root=root)
+    width = _matrix("gather", source)
+    own = _own_rows("gather", counts, group, at_root)
+    _check_rows("gather", source, own)
+    if not at_root:
+        both = (None, None)
+        return _call("gather", source, _NOTHING, own * width, options, root=root, counts=both)
+    assert not isinstance(counts, int)
+    rows = _rows("gather", "counts", counts, group)
+    target = _target(out, source, (sum(rows), *source.shape[1:]))
+    elements = [count * width for count in rows]
+    return _call("gather", source, target, 0, options, root=root, counts=(None, elements))
+
+
+def _own_rows(collective: str, counts: Counts | int, group: Group, at_root: bool) -> int:
+    """Rows of this rank. Only the root needs to know the others'."""
+    if isinstance(counts, int) and not at_root:
+        if counts < 0:
+            raise InvalidArgumentError(
+                f"{collective}: argument 'counts' is {counts}, allowed is at least 0."
+            )
+        return counts
+    if isinstance(counts, int):
+        raise InvalidArgumentError(
+            f"{collective}: argument 'counts' is {counts}, allowed at the root is one count of "
+            "rows per rank."
+        )
+    return _rows(collective, "counts", counts, group)[group.rank]
+
+
+def scatter(
+    group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: Options
+) -> Call:
+    group.check_root("scatter", root)
+    at_root = group.rank == root
+    if not at_root and array is None:
+        return _scatter_to(group, out, root, counts, options)
+    source = describe(array, "array")
+    sent = source if at_root else _NOTHING
+    if counts is None:
+        target = _target(out, source, _divided("scatter", source, group))
+        return _call("scatter", sent, target, target.count, options, root=root)
+    width = _matrix("scatter", source)
+    own = _own_rows("scatter", counts, group, at_root)
+    target = _target(out, source, (own, *source.shape[1:]))
+    if not at_root:
+        both = (None, None)
+        return _call("scatter", sent, target, own * width, options, root=root, counts=both)
+    assert not isinstance(counts, int)
+    rows = _rows("scatter", "counts", counts, group)
+    _check_rows("scatter", source, sum(rows))
+    elements = [count * width for count in rows]
+    return _call("scatter", sent, target, 0, options, root=root, counts=(elements, None))
+
+
+def _scatter_to(
+    group: Group, out: Any, root: int, counts: Counts | int | None, options: Options
+) -> Call:
+    """scatter() at a rank that gives no array: `out` says what comes."""
+    if out is None:
+        raise InvalidArgumentError(
+            "scatter: arguments 'array' and 'out' are None, allowed away from the root is one of "
+            "them."
+        )
+    target = describe(out, "out", True)
+    if counts is None:
+        return _call("scatter", _NOTHING, target, target.count, options, root=root)
+    _matrix("scatter", target, "out")
+    _check_rows("scatter", target, _own_rows("scatter", counts, group, False), "out")
+    both = (None, None)
+    return _call("scatter", _NOTHING, target, target.count, options, root=root, counts=both)
+
+
+def alltoall(
+    group: Group,
+    array: Any,
+    out: Any,
+    send_counts: Counts | None,
+    recv_counts: Counts | None,
+    options: Options,
+) -> Call:
+    source = describe(array, "array")
+    if send_counts is None and recv_counts is None:
+        block = _divided("alltoall", source, group)
+        target = _target(out, source, source.shape)
+        return _call("alltoall", source, target, math.prod(block), options)
+    if send_counts is None or recv_counts is None:
+        missing = "send_counts" if send_counts is None else "recv_counts"
+        raise InvalidArgumentError(
+            f"alltoall: argument '{missing}' is None, allowed are both counts or none."
+        )
+    sent = _rows("alltoall", "send_counts", send_counts, group)
+    received = _rows("alltoall", "recv_counts", recv_counts, group)
+    width = _matrix("alltoall", source)
+    _check_rows("alltoall", source, sum(sent))
+    target = _target(out, source, (sum(received), *source.shape[1:]))
+    counts = ([count * width for count in sent], [count * width for count in received])
+    return _call("alltoall", source, target, 0, options, counts=counts)
+
+
+def barrier(name: str | None) -> Call:
+    return _call("barrier", _NOTHING, _NOTHING, 0, Options(name=name))

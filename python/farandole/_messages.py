@@ -1,0 +1,56 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Messages between two ranks, as Python sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from farandole._arrays import DTYPE_INDEX, describe
+from farandole.errors import InvalidArgumentError
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One message of a batch: `array` to rank `dest`."""
+
+    array: Any
+    dest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recv:
+    """One message of a batch: from rank `source` into `out`."""
+
+    out: Any
+    source: int
+
+
+# Whether it is a send, address, elements, dtype, peer.
+Native = tuple[bool, int, int, int, int]
+
+
+def natives(messages: Iterable[Send | Recv]) -> tuple[list[Native], list[Any], list[Any]]:
+    """Arguments of the native module, what must stay alive, and the arrays that come."""
+    rows: list[Native] = []
+    kept: list[Any] = []
+    received: list[Any] = []
+    for message in messages:
+        if isinstance(message, Send):
+            buffer = describe(message.array, "array")
+            peer = message.dest
+        elif isinstance(message, Recv):
+            buffer = describe(message.out, "out", True)
+            peer = message.source
+            received.append(buffer.owner)
+        else:
+            raise InvalidArgumentError(
+                f"batch: argument 'messages' holds a {type(message).__name__}, allowed are Send "
+                "and Recv."
+            )
+        kept.append(buffer.owner)
+        is_send = isinstance(message, Send)
+        rows.append((is_send, buffer.pointer, buffer.count, DTYPE_INDEX[buffer.dtype], peer))
+    return rows, kept, received

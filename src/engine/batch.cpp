@@ -1,0 +1,132 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/batch.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace farandole {
+
+OperationId message_id(const Group& group, Rank from, Rank to, std::uint32_t number) {
+  // The sum modulo the size colours the pairs so that those of one rank differ; the order of the
+  // two ends tells the directions apart.
+  const auto size = static_cast<std::uint32_t>(group.size());
+  const auto sum = static_cast<std::uint32_t>(from.value() + to.value());
+  const std::uint32_t channel = 2 * (sum % size) + (from < to ? 1 : 0);
+  const std::uint32_t window = ~std::uint32_t{0} / (2 * size);
+  return {group.communicator | kPointToPoint, (number % window) * 2 * size + channel};
+}
+
+BatchOperation::BatchOperation(BatchSpec spec)
+    : Operation(spec),
+      spec_(std::move(spec)),
+      slots_(spec_.messages.size()),
+      open_count_(slots_.size()) {
+  const Group& ranks = *spec_.group;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const MessageSpec& message = spec_.messages[i];
+    Slot& slot = slots_[i];
+    Transfer& transfer = message.sends ? static_cast<Transfer&>(slot.send) : slot.receive;
+    transfer.peer = ranks.world_ranks[static_cast<std::size_t>(message.peer.value())];
+    transfer.tag.operation = message.sends
+                                 ? message_id(ranks, ranks.self, message.peer, message.number)
+                                 : message_id(ranks, message.peer, ranks.self, message.number);
+    transfer.signature = message.signature;
+    transfer.bytes = message.bytes;
+    slot.send.source = message.data;
+    slot.receive.target = message.data;
+  }
+}
+
+bool BatchOperation::begin() {
+  for (const CopySpec& copy : spec_.copies) {
+    if (copy.bytes.value() > 0) std::memmove(copy.target, copy.source, copy.bytes.value());
+  }
+  // Receives first: a message that finds its receive posted needs not be set aside.
+  for (const bool receives : {true, false}) {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (spec_.messages[i].sends == receives) continue;
+      if (receives) {
+        transport(i).post(slots_[i].receive);
+      } else {
+        transport(i).post(slots_[i].send);
+      }
+    }
+  }
+  advance();
+  return true;
+}
+
+bool BatchOperation::advance() {
+  bool moved = false;
+  for (std::size_t i = 0; i < slots_.size() && disagreement_ == nullptr; ++i) {
+    if (!slots_[i].open) continue;
+    const Transfer& at = transfer(i);
+    if (at.state == TransferState::kDone) {
+      close(i);
+      moved = true;
+    } else if (at.state == TransferState::kFailed && at.error == ErrorKind::kMismatch) {
+      disagreeing_ = i;
+      disagreement_ = &at;
+      moved = true;
+    }
+  }
+  if (open_count_ == 0) {
+    finish();
+    moved = true;
+  }
+  return moved;
+}
+
+void BatchOperation::close(std::size_t i) {
+  slots_[i].open = false;
+  --open_count_;
+}
+
+void BatchOperation::disagreed(Error error) {
+  if (outcome_) outcome_ = std::move(error);
+  disagreement_ = nullptr;
+  close(disagreeing_);
+}
+
+bool BatchOperation::cancel() {
+  bool clear = true;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].open) clear &= transport(i).cancel(transfer(i).tag.operation);
+  }
+  return clear;
+}
+
+bool BatchOperation::done_by(Rank world_rank, const Farewell& farewell) const {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (transfer(i).peer != world_rank) continue;
+    const auto found =
+        farewell.messages.find({spec_.group->communicator, spec_.group->self.value()});
+    if (found == farewell.messages.end()) return false;
+    const MessageSpec& message = spec_.messages[i];
+    const std::uint32_t its = message.sends ? found->second.received : found->second.sent;
+    if (message.number >= its) return false;
+  }
+  return true;
+}
+
+std::string BatchOperation::description() const {
+  const std::size_t count = spec_.messages.size() + 2 * spec_.copies.size();
+  std::string text = "batch of " + std::to_string(count) + " messages";
+  if (count == 1) {
+    const MessageSpec& only = spec_.messages[0];
+    text = (only.sends ? "send to rank " : "recv from rank ") + std::to_string(only.peer.value());
+  }
+  if (!spec_.name.empty()) text += " '" + spec_.name + "'";
+  return text + " (communicator " + std::to_string(spec_.group->communicator) + ")";
+}
+
+std::string BatchOperation::state() const {
+  std::string text = description();
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].open) text += describe(transfer(i), spec_.messages[i].sends);
+  }
+  return text;
+}
+
+}  // namespace farandole

@@ -1,0 +1,79 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/operation.hpp"
+
+namespace farandole {
+
+/// Communicators are numbered below; messages between two ranks carry this bit in addition.
+inline constexpr std::uint32_t kPointToPoint = std::uint32_t{1} << 31;
+
+/// The `number`-th message from one rank of a group to another. All messages that one rank sends
+/// or receives have different ids, so that the end of one ends no other; the two ends agree.
+/// After 2^31 / size messages in one direction ids come again.
+OperationId message_id(const Group& group, Rank from, Rank to, std::uint32_t number);
+
+/// One message of a batch, to or from another rank.
+struct MessageSpec {
+  bool sends = false;
+  Rank peer;                  // in the group
+  std::byte* data = nullptr;  // only read if `sends`
+  Bytes bytes;
+  std::uint32_t number = 0;  // among those of this direction between the two
+  Signature signature;
+};
+
+/// Memory to memory in this process: a message to oneself.
+struct CopySpec {
+  std::byte* target;
+  const std::byte* source;
+  Bytes bytes;
+};
+
+struct BatchSpec : OperationTerms {
+  std::vector<MessageSpec> messages;
+  std::vector<CopySpec> copies;
+};
+
+/// Sends and receives that run at once, each finished when its own message is. A message of the
+/// wrong length or type fails the batch once the rest of it has ended; no other batch suffers.
+class BatchOperation final : public Operation {
+ public:
+  explicit BatchOperation(BatchSpec spec);
+
+  void disagreed(Error error) override;
+  bool done_by(Rank world_rank, const Farewell& farewell) const override;
+  std::string description() const override;
+  std::string state() const override;
+
+ private:
+  struct Slot {
+    Send send;
+    Receive receive;
+    bool open = true;
+  };
+  const Transfer& transfer(std::size_t i) const {
+    return spec_.messages[i].sends ? static_cast<const Transfer&>(slots_[i].send)
+                                   : slots_[i].receive;
+  }
+  Transport& transport(std::size_t i) const {
+    return *spec_.group->transports[static_cast<std::size_t>(spec_.messages[i].peer.value())];
+  }
+
+  bool begin() override;
+  bool advance() override;
+  bool cancel() override;
+  void close(std::size_t i);
+
+  const BatchSpec spec_;
+  std::vector<Slot> slots_;  // [messages]
+  std::size_t open_count_ = 0;
+  std::size_t disagreeing_ = 0;  // the message of disagreement()
+};
+
+}  // namespace farandole

@@ -1,0 +1,46 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "frontend/context_state.hpp"
+#include "schedule/layout.hpp"
+
+namespace farandole {
+
+/// One collective call as the user made it.
+struct Call {
+  const Arguments& arguments;
+  const CallOptions& options;
+};
+
+/// What a call asks of this rank's memory. The counts are 0 where a buffer is not used.
+struct Extent {
+  Count in, out;          // elements
+  Count in_place_offset;  // where the shorter buffer lies in the longer one, in place
+};
+
+/// Limit on the elements of one call over all ranks; a signature has room for no more.
+inline constexpr std::size_t kCountMax = std::size_t{1} << 46;
+
+/// "allreduce: argument 'out' is null, allowed is a buffer."
+Error bad_argument(std::string_view call, const std::string& argument, const std::string& given,
+                   const std::string& allowed);
+
+/// Chunks in `in` or `out`: one, or one per rank. Chunks of different lengths are named by the
+/// caller's counts; counts that only the root knows are empty elsewhere.
+Extent extent(const Arguments& arguments, const Group& group);
+
+/// Layouts of `in`, of `out`, and of the chunks of the data.
+struct Layouts {
+  Layout in, out, chunks;
+};
+Layouts layouts(const Arguments& arguments, const Group& group, std::int64_t chunk_count);
+
+/// Finds what is wrong with the arguments on this rank alone.
+/// Errors    kInvalidArgument naming the argument, what was given and what is allowed.
+Result<void> check_call(const Call& call, const Group& group);
+
+}  // namespace farandole

@@ -1,0 +1,168 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/registry.hpp"
+#include "frontend/fit.hpp"
+#include "planner/choose.hpp"
+#include "schedule/text.hpp"
+
+namespace farandole {
+namespace {
+
+std::string with_counts(Collective collective, int size) {
+  std::string known;
+  for (const AlgorithmInfo* info : algorithms()) {
+    if (info->collective != collective) continue;
+    const auto schedule = build_schedule(collective, info->name, size, 0);
+    if (schedule && takes_counts(*schedule))
+      known += (known.empty() ? "" : ", ") + std::string(info->name);
+  }
+  return known;
+}
+
+/// For calls with counts: the algorithms of least latency or fewest bytes among those that can.
+std::string choose_with_counts(Collective collective, bool peer_memory) {
+  switch (collective) {
+    case Collective::kAlltoall:
+      return "pairwise";
+    case Collective::kGather:
+    case Collective::kScatter:
+      return "direct";
+    default:
+      return peer_memory ? "direct" : "ring";
+  }
+}
+
+std::string choose(const Call& call, const CommunicatorState& state) {
+  if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
+    return call.options.algorithm;
+  }
+  const Arguments& arguments = call.arguments;
+  if (arguments.by_rank) return choose_with_counts(arguments.collective, state.peer_memory);
+  const std::string& wish = state.context->algorithm;
+  if (!wish.empty() && !state.unfit.contains(arguments.collective) &&
+      find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
+    return wish;
+  }
+  // Not this rank's extent, which is empty on one side away from the root.
+  const bool many = arguments.collective != Collective::kAllreduce &&
+                    arguments.collective != Collective::kReduce &&
+                    arguments.collective != Collective::kBroadcast;
+  const auto size = static_cast<std::size_t>(state.group->size());
+  const Count larger{arguments.count.value() * (many ? size : 1)};
+  return std::string(choose_algorithm({arguments.collective, larger * size_of(arguments.dtype),
+                                       state.group->size(), state.peer_memory}));
+}
+
+/// Ranks whose schedules differ in anything, options included, must not mix their messages.
+std::uint16_t fingerprint(const Schedule& schedule) {
+  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const char byte : to_text(schedule)) {
+    hash = (hash ^ static_cast<std::uint8_t>(byte)) * 0x100000001b3;
+  }
+  return static_cast<std::uint16_t>(hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48);
+}
+
+bool touches_out(const Program& program) {
+  return std::ranges::any_of(program.actions, [](const Action& action) {
+    return std::ranges::any_of(
+        std::array{&action.source, &action.target, &action.operand},
+        [](const auto* span) { return *span && (*span)->buffer == Buffer::kOut; });
+  });
+}
+
+Result<Schedule> build(const Call& call, const std::string& algorithm, const Group& group) {
+  const Collective collective = call.arguments.collective;
+  const std::int64_t root = has_root(collective) ? call.arguments.root.value() : 0;
+  return build_schedule(collective, algorithm, group.size(), root, call.options.deterministic);
+}
+
+/// Looked at when it is first asked for.
+bool runs_counts(const Call& call, const std::string& algorithm, Plan& plan,
+                 const CommunicatorState& state) {
+  if (!plan.takes_counts) {
+    const auto schedule = build(call, algorithm, *state.group);
+    plan.takes_counts = schedule && takes_counts(*schedule);
+  }
+  return *plan.takes_counts;
+}
+
+Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& algorithm,
+                                        const CommunicatorState& state) {
+  const Collective collective = call.arguments.collective;
+  const Group& group = *state.group;
+  const std::string base = algorithm.substr(0, algorithm.find(':'));
+  auto info = find_algorithm(collective, base);
+  if (!info) return info.error();
+  auto schedule = build(call, algorithm, group);
+  if (!schedule) return schedule.error();
+  auto plan = std::make_shared<Plan>();
+  plan->fingerprint = fingerprint(*schedule);
+  auto verified = verify(*std::move(schedule));
+  if (!verified) return verified.error();
+  plan->program = std::make_shared<const Program>(specialize(*verified, group.self.value()));
+  plan->touches_out = touches_out(*plan->program);
+  const auto table = algorithms();
+  while (table[plan->algorithm] != *info) ++plan->algorithm;
+  if (auto met = connect(group, *state.context, plan->program->peers); !met) return met.error();
+  plan->label = std::string(name(collective)) + " " + algorithm;
+  std::set<std::string_view> used;
+  for (const std::int64_t peer : plan->program->peers) {
+    used.insert(group.transports[static_cast<std::size_t>(peer)]->capabilities().name);
+  }
+  for (const std::string_view transport : used) plan->label += " " + std::string(transport);
+  return plan;
+}
+
+}  // namespace
+
+Result<void> connect(const Group& group, const ContextState& context,
+                     std::span<const std::int64_t> peers) {
+  std::map<Transport*, std::vector<Rank>> ranks;
+  for (const std::int64_t peer : peers) {
+    const auto index = static_cast<std::size_t>(peer);
+    ranks[group.transports[index]].push_back(group.world_ranks[index]);
+  }
+  const Deadline deadline = Deadline::after(context.job.start_timeout);
+  for (auto& [transport, through] : ranks) {
+    if (auto connected = transport->connect(through, deadline); !connected) return connected;
+  }
+  return {};
+}
+
+Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state) {
+  const Arguments& arguments = call.arguments;
+  const Collective collective = arguments.collective;
+  const std::int64_t root = has_root(collective) ? arguments.root.value() : 0;
+  const std::lock_guard lock(state.plans_mutex);
+  for (;;) {
+    const std::string algorithm = choose(call, state);
+    const PlanKey key{collective, algorithm, root, call.options.deterministic};
+    auto found = state.plans.find(key);
+    if (found == state.plans.end()) {
+      auto made = make_plan(call, algorithm, state);
+      if (!made && made.error().kind == ErrorKind::kInvalidArgument &&
+          algorithm != call.options.algorithm && state.unfit.insert(collective).second) {
+        continue;  // The wish of the environment does not fit these ranks.
+      }
+      if (!made) return made.error();
+      found = state.plans.emplace(key, *std::move(made)).first;
+    }
+    if (!arguments.by_rank || runs_counts(call, algorithm, *found->second, state)) {
+      return found->second;
+    }
+    return bad_argument(
+        name(collective), "algorithm", algorithm,
+        "with counts per rank one of " + with_counts(collective, state.group->size()));
+  }
+}
+
+}  // namespace farandole

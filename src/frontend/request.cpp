@@ -1,0 +1,43 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "farandole/farandole.hpp"
+#include "frontend/context_state.hpp"
+
+namespace farandole {
+namespace {
+
+/// False if it is still running after `give_up`; the error if it failed.
+Result<bool> wait_until(Operation& operation, ContextState& context, Deadline give_up) {
+  if (!operation.finished()) {
+    const Clock::time_point since = Clock::now();
+    context.engine->wait(operation, give_up);
+    context.wait_ns.fetch_add(static_cast<std::uint64_t>((Clock::now() - since).count()),
+                              std::memory_order_relaxed);
+  }
+  if (!operation.finished()) return false;
+  if (!operation.outcome()) return operation.outcome().error();
+  return true;
+}
+
+}  // namespace
+
+Result<void> Request::wait() {
+  auto ended = wait_until(*operation_, *context_, Deadline::never());
+  return ended ? Result<void>() : ended.error();
+}
+
+Result<bool> Request::wait_for(std::chrono::milliseconds timeout) {
+  return wait_until(*operation_, *context_, Deadline::after(timeout));
+}
+
+Result<bool> Request::test() {
+  if (!operation_->finished()) return false;
+  if (!operation_->outcome()) return operation_->outcome().error();
+  return true;
+}
+
+void Request::abort(const std::string& why) {
+  context_->engine->abort(Error{ErrorKind::kInternal, why});
+}
+
+}  // namespace farandole

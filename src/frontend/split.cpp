@@ -1,0 +1,158 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "engine/batch.hpp"
+#include "farandole/farandole.hpp"
+#include "frontend/call.hpp"
+
+namespace farandole {
+namespace {
+
+/// What a rank says when a communicator is split.
+struct Wish {
+  std::int64_t color = 0, key = 0;
+  std::uint32_t takes_part = 0;
+  std::uint32_t number = 0;  // the least that is free here
+};
+
+/// Gathers the wishes and agrees on a number that is free on every rank of the parent, above all
+/// that any of them used. Two threads may split two parents at once, so that a number which was
+/// free when it was offered is gone when all have seen it; then everybody tries again.
+Result<std::vector<Wish>> agree(Communicator& parent, ContextState& context, Wish mine,
+                                std::uint32_t& number) {
+  const CallOptions options{.name = "split"};
+  std::vector<Wish> all(static_cast<std::size_t>(parent.size()));
+  for (;;) {
+    {
+      const std::lock_guard lock(context.communicators_mutex);
+      mine.number = context.last_communicator + 1;
+    }
+    auto told = parent.allgather(&mine, all.data(), Count{sizeof(Wish)}, DType::kUInt8, options);
+    if (!told) return told.error();
+    number = std::ranges::max(all, {}, &Wish::number).number;
+    if (number >= kPointToPoint) {
+      return Error{ErrorKind::kInternal, "split: all numbers for communicators are used up."};
+    }
+    std::uint8_t free = 0;
+    {
+      const std::lock_guard lock(context.communicators_mutex);
+      free = number > context.last_communicator ? 1 : 0;
+      if (free != 0) context.last_communicator = number;
+    }
+    auto agreed = parent.allreduce(&free, &free, Count{1}, DType::kUInt8, Reduction::kMin, options);
+    if (!agreed) return agreed.error();
+    if (free != 0) return all;
+  }
+}
+
+std::shared_ptr<const Group> make_group(const Group& parent, const std::vector<Wish>& wishes,
+                                        std::uint32_t number) {
+  const auto self = static_cast<std::size_t>(parent.self.value());
+  std::vector<std::size_t> members;
+  for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
+    if (wishes[rank].takes_part != 0 && wishes[rank].color == wishes[self].color) {
+      members.push_back(rank);
+    }
+  }
+  std::ranges::stable_sort(members, {}, [&](std::size_t rank) { return wishes[rank].key; });
+  auto group = std::make_shared<Group>();
+  group->communicator = number;
+  for (const std::size_t rank : members) {
+    if (rank == self) group->self = Rank{static_cast<int>(group->world_ranks.size())};
+    group->world_ranks.push_back(parent.world_ranks[rank]);
+    group->transports.push_back(parent.transports[rank]);
+  }
+  return group;
+}
+
+/// Different lists get different colors.
+std::int64_t color_of(std::span<const Rank> ranks) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const Rank rank : ranks) {
+    hash = (hash ^ static_cast<std::uint64_t>(rank.value())) * 0x100000001b3;
+    hash ^= hash >> 32;
+  }
+  return static_cast<std::int64_t>(hash);
+}
+
+Result<void> check_list(std::span<const Rank> ranks, int size) {
+  std::set<Rank> seen;
+  for (const Rank rank : ranks) {
+    if (rank.value() < 0 || rank.value() >= size || !seen.insert(rank).second) {
+      return bad_argument("group", "ranks", "a list with " + std::to_string(rank.value()),
+                          "each rank from 0 to " + std::to_string(size - 1) + " once at most");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::optional<Communicator>> Communicator::split(std::optional<std::int64_t> color,
+                                                        std::int64_t key) {
+  if (auto open = check_open(*state_, "split"); !open) return open.error();
+  const Wish mine{color.value_or(0), key, color ? 1u : 0u};
+  std::uint32_t number = 0;
+  auto wishes = agree(*this, *state_->context, mine, number);
+  if (!wishes) return wishes.error();
+  if (!color) return std::optional<Communicator>();
+  auto group = make_group(*state_->group, *wishes, number);
+  return std::optional(Communicator(make_communicator(state_->context, std::move(group))));
+}
+
+Result<std::optional<Communicator>> Communicator::group(std::span<const Rank> ranks) {
+  if (auto valid = check_list(ranks, size()); !valid) return valid.error();
+  const auto mine = std::ranges::find(ranks, rank());
+  const bool takes_part = mine != ranks.end();
+  const auto color = takes_part ? std::optional(color_of(ranks)) : std::nullopt;
+  auto made = split(color, mine - ranks.begin());
+  if (!made || !takes_part) return made;
+  const std::vector<Rank>& members = (*made)->world_ranks();
+  const bool same = std::ranges::equal(ranks, members, {}, [&](Rank listed) {
+    return world_ranks()[static_cast<std::size_t>(listed.value())];
+  });
+  if (same) return made;
+  return Error{ErrorKind::kMismatch,
+               "group: ranks disagree on the list; " + std::to_string(members.size()) + " of the " +
+                   std::to_string(ranks.size()) + " ranks in it gave the same one."};
+}
+
+Result<Communicator> Communicator::node() {
+  const Members& members = state_->context->members;
+  const auto host = [&](Rank world_rank) -> const std::string& {
+    return members[static_cast<std::size_t>(world_rank.value())].host_id;
+  };
+  const std::vector<Rank>& ranks = world_ranks();
+  const auto first = std::ranges::find(ranks, host(ranks[std::size_t(rank().value())]), host);
+  auto made = split(first - ranks.begin(), rank().value());
+  if (!made) return made.error();
+  return **made;
+}
+
+Result<Communicator> Communicator::across() {
+  const Members& members = state_->context->members;
+  const std::vector<Rank>& ranks = world_ranks();
+  const auto self = static_cast<std::size_t>(rank().value());
+  const auto host = [&](std::size_t at) -> const std::string& {
+    return members[static_cast<std::size_t>(ranks[at].value())].host_id;
+  };
+  std::int64_t position = 0;
+  for (std::size_t at = 0; at < self; ++at) position += host(at) == host(self) ? 1 : 0;
+  auto made = split(position, rank().value());
+  if (!made) return made.error();
+  return **made;
+}
+
+Result<void> Communicator::free() {
+  if (state_->group->communicator == 0) {
+    return Error{ErrorKind::kInvalidArgument,
+                 "free: the world cannot be freed; shutdown() leaves the job."};
+  }
+  state_->retire();
+  return {};
+}
+
+}  // namespace farandole

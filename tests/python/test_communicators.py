@@ -1,0 +1,86 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Goal: communicators come from splits, lists and hosts, work side by side, and go again.
+
+Method: ranks are threads over real engines.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+from rank_threads import on_ranks
+
+from farandole.communicator import Communicator
+from farandole.errors import InvalidArgumentError
+
+
+def total(comm: Communicator, value: int) -> int:
+    return int(comm.allreduce(np.array([value]))[0])
+
+
+def test_split() -> None:
+    def body(comm: Communicator) -> None:
+        part = comm.split(None if comm.rank == 2 else comm.rank % 2, key=-comm.rank)
+        if comm.rank == 2:
+            assert part is None
+        else:
+            assert part is not None
+            assert part.world_ranks == ([4, 0] if comm.rank % 2 == 0 else [3, 1])
+            assert part.world_ranks[part.rank] == comm.rank
+            assert total(part, comm.rank) == 4
+        assert total(comm, 1) == 5
+
+    on_ranks(body, size=5)
+
+
+def test_groups_of_lists_and_hosts() -> None:
+    def body(comm: Communicator) -> None:
+        part = comm.group([2, 0])
+        assert (part is None) == (comm.rank == 1)
+        if part is not None:
+            assert part.world_ranks == [2, 0]
+        assert comm.node.world_ranks == [0, 1, 2]
+        assert comm.node is comm.node
+        assert comm.across.world_ranks == [comm.rank]
+        with pytest.raises(InvalidArgumentError, match="'ranks'"):
+            comm.group([0, 0])
+
+    on_ranks(body)
+
+
+def test_free_and_with() -> None:
+    def body(comm: Communicator) -> None:
+        for _ in range(100):
+            part = comm.split(0)
+            assert part is not None
+            with part:
+                assert total(part, 1) == 3
+            with pytest.raises(InvalidArgumentError, match="was freed"):
+                part.barrier()
+        with pytest.raises(InvalidArgumentError, match="world"):
+            comm.free()
+
+    on_ranks(body)
+
+
+def test_two_threads_with_a_communicator_each() -> None:
+    def body(comm: Communicator) -> None:
+        parts = [comm.split(0, key) for key in (comm.rank, -comm.rank)]
+        sums: list[list[int]] = [[], []]
+
+        def work(which: int) -> None:
+            part = parts[which]
+            assert part is not None
+            sums[which] = [total(part, i) for i in range(50)]
+
+        threads = [threading.Thread(target=work, args=(which,)) for which in (0, 1)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sums == [[3 * i for i in range(50)]] * 2
+
+    on_ranks(body)
