@@ -27,6 +27,9 @@ nb::list algorithm_table() {
     row["name"] = text(info->name);
     row["summary"] = text(info->summary);
     row["cost"] = text(info->cost);
+    row["needs"] = text(info->needs);
+    row["options"] = text(info->options);
+    row["ranks_max"] = nb::str(std::to_string(info->ranks_max).c_str());
     row["source"] = text(info->source);
     rows.append(row);
   }
@@ -34,7 +37,7 @@ nb::list algorithm_table() {
 }
 
 Schedule build(const std::string& collective, const std::string& algorithm, std::int64_t rank_count,
-               std::int64_t root) {
+               std::int64_t root, bool deterministic) {
   const auto parsed = parse_collective(collective);
   if (!parsed) {
     raise({ErrorKind::kInvalidArgument,
@@ -49,7 +52,7 @@ Schedule build(const std::string& collective, const std::string& algorithm, std:
                                             ", allowed is 0 to " + std::to_string(rank_count - 1) +
                                             "."});
   }
-  return take(build_schedule(*parsed, algorithm, rank_count, root));
+  return take(build_schedule(*parsed, algorithm, rank_count, root, deterministic));
 }
 
 nb::dict verify_schedule(const Schedule& schedule) {
@@ -106,7 +109,7 @@ void bind_schedule(nb::module_& module) {
   module.def("algorithms", &algorithm_table);
   nb::class_<Schedule>(module, "Schedule")
       .def_static("build", &build, nb::arg("collective"), nb::arg("algorithm"),
-                  nb::arg("rank_count"), nb::arg("root") = 0)
+                  nb::arg("rank_count"), nb::arg("root") = 0, nb::arg("deterministic") = false)
       .def_static(
           "parse", [](const std::string& source) { return take(parse_schedule(source)); },
           nb::arg("text"))

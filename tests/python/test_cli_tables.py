@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -37,14 +39,29 @@ def test_json_is_the_native_table(command: str) -> None:
     assert json.loads(output_of(command, "--json")) == getattr(_native, command)()
 
 
-@pytest.mark.parametrize("command", ["algorithms", "settings"])
-def test_markdown_and_table_have_every_row(command: str) -> None:
-    names = [row["name"] for row in getattr(_native, command)()]
-    lines = output_of(command, "--markdown").splitlines()
+def test_markdown_and_table_have_every_row() -> None:
+    names = [row["name"] for row in _native.settings()]
+    lines = output_of("settings", "--markdown").splitlines()
     assert len(lines) == 2 + len(names)
     assert {line.count("|") - line.count("\\|") for line in lines} == {lines[0].count("|")}
     assert all(name in line for name, line in zip(names, lines[2:], strict=True))
-    assert all(name in output_of(command) for name in names)
+    assert all(name in output_of("settings") for name in names)
+
+
+def test_algorithms_have_every_row() -> None:
+    rows = _native.algorithms()
+    lines = output_of("algorithms", "--markdown").splitlines()
+    for row in rows:
+        assert any(line.startswith(f"| {row['name']} | {row['cost']} |") for line in lines)
+    table = output_of("algorithms")
+    assert all(row["name"] in table for row in rows)
+    sources = {tag for row in rows for tag in re.findall(r"\[\w+\]", row["source"])}
+    assert all(any(line.startswith(f"- {tag}: ") for line in lines) for tag in sources)
+
+
+def test_the_document_of_algorithms_is_what_the_command_prints() -> None:
+    document = Path(__file__).resolve().parents[2] / "docs" / "algorithms.md"
+    assert document.read_text(encoding="utf-8") == output_of("algorithms", "--markdown")
 
 
 def test_markdown_does_not_depend_on_this_environment() -> None:

@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
+from farandole.cli.algorithms import algorithms
 from farandole.cli.bench import bench
 from farandole.cli.doctor import doctor
 from farandole.cli.explain import explain
 from farandole.cli.run import run
-from farandole.cli.show import algorithms, settings
+from farandole.cli.show import settings
 from farandole.cli.verify import verify
 
 app = typer.Typer(

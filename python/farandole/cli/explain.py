@@ -14,11 +14,13 @@ RANKS_MAX = 256
 
 def explain(
     collective: Annotated[str, typer.Argument(help="As in `farandole algorithms`.")],
-    algorithm: Annotated[str, typer.Option(help="As in `farandole algorithms`.")],
+    algorithm: Annotated[
+        str, typer.Option(help="As in `farandole algorithms`, with options: knomial:radix=4.")
+    ],
     rank_count: Annotated[
         int, typer.Option("-n", "--ranks", min=1, max=RANKS_MAX, help="Number of ranks.")
     ] = 4,
-    root: Annotated[int, typer.Option(min=0, help="Who broadcasts.")] = 0,
+    root: Annotated[int, typer.Option(min=0, help="The rank that has, or gets, all.")] = 0,
     svg: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
     text: Annotated[
         bool, typer.Option("--text", help="Print the schedule in its own file format.")
@@ -59,7 +61,7 @@ def _write_svg(path: Path, drawing: Any, title: str, facts: str) -> None:
 
 def _about(table: list[dict[str, str]], collective: str, algorithm: str) -> str:
     for row in table:
-        if (row["collective"], row["name"]) == (collective, algorithm):
+        if (row["collective"], row["name"]) == (collective, algorithm.partition(":")[0]):
             return f"{row['summary']}\ntime {row['cost']}   {row['source']}"
     return ""
 

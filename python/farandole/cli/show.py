@@ -1,41 +1,36 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""`farandole algorithms` and `farandole settings`: what there is to choose from."""
+"""`farandole settings`: the environment variables."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from farandole.report.tables import Row, as_json, as_markdown, print_table
+from farandole.report.tables import as_json, as_markdown, print_table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 
-ALGORITHM_COLUMNS = ("collective", "name", "summary", "cost", "source")
 SETTING_COLUMNS = ("name", "type", "default", "value", "help")
 # The table goes into documents, which do not depend on who makes them.
 SETTING_COLUMNS_OF_DOCUMENTS = ("name", "type", "default", "help")
 SECRET_SETTINGS = ("FARANDOLE_SECRET",)
 
 
-def algorithms(json: AsJson = False, markdown: AsMarkdown = False) -> None:
-    """List the algorithms of every collective.
-
-    In the costs p is the number of ranks, n the message's bytes, a the time to start a message
-    and b the time per byte.
-    """
-    from farandole import _native
-
-    _show(_native.algorithms(), ALGORITHM_COLUMNS, ALGORITHM_COLUMNS, json, markdown)
-
-
 def settings(json: AsJson = False, markdown: AsMarkdown = False) -> None:
     """List the environment variables and their values here."""
-    _show(visible_settings(), SETTING_COLUMNS, SETTING_COLUMNS_OF_DOCUMENTS, json, markdown)
+    rows = visible_settings()
+    if json and markdown:
+        raise typer.BadParameter("give --json or --markdown, not both")
+    if json:
+        print(as_json(rows))
+    elif markdown:
+        print(as_markdown(rows, SETTING_COLUMNS_OF_DOCUMENTS))
+    else:
+        print_table(rows, SETTING_COLUMNS, wrapped=("value", "help"))
 
 
 def visible_settings() -> list[dict[str, str]]:
@@ -47,20 +42,3 @@ def visible_settings() -> list[dict[str, str]]:
         if row["name"] in SECRET_SETTINGS and os.environ.get(row["name"]):
             row["value"] = "(set)"
     return rows
-
-
-def _show(
-    rows: Sequence[Row],
-    columns: Sequence[str],
-    markdown_columns: Sequence[str],
-    json: bool,
-    markdown: bool,
-) -> None:
-    if json and markdown:
-        raise typer.BadParameter("give --json or --markdown, not both")
-    if json:
-        print(as_json(rows))
-    elif markdown:
-        print(as_markdown(rows, markdown_columns))
-    else:
-        print_table(rows, columns, wrapped=("summary", "cost", "source", "value", "help"))

@@ -6,12 +6,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-ROOTED = ("broadcast",)
+from farandole.cli.specs import specs
+from farandole.report.tables import Row
+
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+REDUCING = ("allreduce", "reduce", "reducescatter")
 EVERY_ROOT_RANKS_MAX = 16  # with more ranks the first, second, middle and last root
+SPOT_RANKS = (96, 100, 127, 192, 1024, 2048, 27_600)
+DETERMINISTIC_RANKS_MAX = 192  # the order of operands leaves no symmetry to prove it by
+
+
+class Case(NamedTuple):
+    """One schedule to prove."""
+
+    algorithm: str
+    rank_count: int
+    root: int
+    deterministic: bool = False
+
+    def __str__(self) -> str:
+        kind = ", deterministic" if self.deterministic else ""
+        return f"{self.algorithm}, {self.rank_count} ranks, root {self.root}{kind}"
 
 
 @dataclass
@@ -23,6 +42,8 @@ class Tally:
     schedules: int = 0
     transfers: int = 0
     reductions: int = 0
+    beyond: int = 0  # spot checks at more ranks than the algorithm is for
+    too_large: int = 0  # spot checks whose proof is not attempted
     failure: str = ""
 
 
@@ -32,19 +53,24 @@ def verify(
     ] = 64,
     collective: Annotated[str | None, typer.Option(help="This collective only.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="This algorithm only.")] = None,
+    spot: Annotated[
+        str, typer.Option(help="Prove at these numbers of ranks, too; empty for none.")
+    ] = ",".join(map(str, SPOT_RANKS)),
 ) -> None:
     """Prove that every algorithm is right.
 
     Each rank ends with all that it should, nothing is counted twice, nothing waits for ever, no
-    two transfers are in conflict, with separate buffers and in place. Broadcasts are proved for
-    every root up to 16 ranks, for some of the roots beyond. Exits with 1 and the reason if a
-    proof fails.
+    two transfers are in conflict, with separate buffers and in place. Each algorithm is proved by
+    itself and with several values of each option, hierarchies in every way that the ranks can be
+    divided, reductions also as they are when deterministic; with a root, for every one up to 16
+    ranks, for some beyond. Exits with 1 and the reason if a proof fails.
     """
     from rich.console import Console
     from rich.progress import track
 
     from farandole import _native
 
+    spots = _numbers(spot)
     chosen = [
         row
         for row in _native.algorithms()
@@ -57,18 +83,30 @@ def verify(
         )
     console = Console(stderr=True)
     tallies = [
-        _prove(row["collective"], row["name"], max_ranks)
+        _prove(row, max_ranks, spots)
         for row in track(chosen, "Proving", console=console, transient=True)
     ]
-    _print(tallies, max_ranks)
+    _print(tallies, max_ranks, spots)
     if any(tally.failure for tally in tallies):
         raise typer.Exit(1)
 
 
-def cases(collective: str, max_ranks: int) -> Iterator[tuple[int, int]]:
-    """(ranks, root) to prove."""
-    for rank_count in range(1, max_ranks + 1):
-        yield from ((rank_count, root) for root in roots(collective, rank_count))
+def cases(row: Row, max_ranks: int) -> Iterator[Case]:
+    """What to prove of an algorithm for every number of ranks."""
+    for rank_count in range(1, min(max_ranks, int(row["ranks_max"])) + 1):
+        for root in roots(row["collective"], rank_count):
+            for spec in specs(row, rank_count):
+                yield Case(spec, rank_count, root)
+            if row["collective"] in REDUCING:
+                yield Case(row["name"], rank_count, root, deterministic=True)
+
+
+def spot_cases(row: Row, rank_count: int) -> Iterator[Case]:
+    """What to prove at one larger number of ranks."""
+    root = rank_count // 3 if row["collective"] in ROOTED else 0
+    yield Case(row["name"], rank_count, root)
+    if row["collective"] in REDUCING and rank_count <= DETERMINISTIC_RANKS_MAX:
+        yield Case(row["name"], rank_count, root, deterministic=True)
 
 
 def roots(collective: str, rank_count: int) -> Sequence[int]:
@@ -79,24 +117,56 @@ def roots(collective: str, rank_count: int) -> Sequence[int]:
     return (0, 1, rank_count // 2, rank_count - 1)
 
 
-def _prove(collective: str, algorithm: str, max_ranks: int) -> Tally:
-    from farandole import _native
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        numbers = [0]
+    if any(number < 1 for number in numbers):
+        raise typer.BadParameter(f"--spot is {text!r}, allowed is numbers from 1 on, as in 96,1024")
+    return numbers
+
+
+def _prove(row: Row, max_ranks: int, spots: Sequence[int]) -> Tally:
     from farandole.errors import FarandoleError
 
-    tally = Tally(collective, algorithm)
+    tally = Tally(row["collective"], row["name"])
+    case = None
     try:
-        for rank_count, root in cases(collective, max_ranks):
-            where = f"{rank_count} ranks, root {root}"
-            proof = _native.Schedule.build(collective, algorithm, rank_count, root).verify()
-            tally.schedules += 1
-            tally.transfers += proof["transfers"]
-            tally.reductions += proof["reductions"]
+        for case in cases(row, max_ranks):
+            _prove_case(tally, case)
+        for rank_count in spots:
+            if rank_count > int(row["ranks_max"]):
+                tally.beyond += 1
+                continue
+            for case in spot_cases(row, rank_count):
+                _prove_if_possible(tally, case)
     except FarandoleError as error:
-        tally.failure = f"{where}: {error}"
+        tally.failure = f"{case}: {error}"
     return tally
 
 
-def _print(tallies: Sequence[Tally], max_ranks: int) -> None:
+def _prove_if_possible(tally: Tally, case: Case) -> None:
+    from farandole.errors import UnsupportedError
+
+    try:
+        _prove_case(tally, case)
+    except UnsupportedError:
+        tally.too_large += 1
+
+
+def _prove_case(tally: Tally, case: Case) -> None:
+    from farandole import _native
+
+    proof = _native.Schedule.build(
+        tally.collective, case.algorithm, case.rank_count, case.root, case.deterministic
+    ).verify()
+    tally.schedules += 1
+    tally.transfers += proof["transfers"]
+    tally.reductions += proof["reductions"]
+
+
+def _print(tallies: Sequence[Tally], max_ranks: int, spots: Sequence[int]) -> None:
     from farandole.report.tables import print_table
 
     rows = [
@@ -114,7 +184,21 @@ def _print(tallies: Sequence[Tally], max_ranks: int) -> None:
     failed = sum(bool(tally.failure) for tally in tallies)
     schedules = sum(tally.schedules for tally in tallies)
     messages = sum(tally.transfers for tally in tallies)
+    also = f" and {', '.join(f'{number:,}' for number in spots)}" if spots else ""
     print(
-        f"{len(tallies)} algorithms, 1 to {max_ranks} ranks: {schedules:,} schedules with "
+        f"{len(tallies)} algorithms, 1 to {max_ranks}{also} ranks: {schedules:,} schedules with "
         f"{messages:,} messages proved, {failed} algorithms failed"
     )
+    _explain_gaps(tallies)
+
+
+def _explain_gaps(tallies: Sequence[Tally]) -> None:
+    beyond = sum(tally.beyond for tally in tallies)
+    if beyond:
+        print(f"{beyond} spot checks left out: more ranks than the algorithm is for")
+    for tally in tallies:
+        if tally.too_large:
+            print(
+                f"{tally.collective} {tally.algorithm}: {tally.too_large} spot checks left out, "
+                "too large to prove"
+            )

@@ -36,7 +36,8 @@ Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
   }
   const Expr r = b.rank(), member = r % q;
   const std::int64_t radix = layers[0].kind == Layer::Kind::kDirect ? q : 2;
-  const KnomialTree tree(q, radix, member, [&](std::int64_t offset) { return r + offset; });
+  const KnomialTree tree(q, radix, member,
+                         [&](std::int64_t offset) { return r / q * q + (member + offset) % q; });
   const std::vector<std::int64_t> levels = tree.levels();
   for (auto d = levels.rbegin(); d != levels.rend(); ++d) {
     RoundBuilder round = b.round();
