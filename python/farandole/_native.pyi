@@ -135,7 +135,14 @@ def inproc(rank_count: int, peer_memory: bool = True, transport: str = "inproc")
 
 class Schedule:
     @staticmethod
-    def build(collective: str, algorithm: str, rank_count: int, root: int = 0) -> Schedule: ...
+    def build(
+        collective: str,
+        algorithm: str,
+        rank_count: int,
+        root: int = 0,
+        deterministic: bool = False,
+    ) -> Schedule:
+        """`algorithm` may have options: "hierarchical:layers=4ring/8direct"."""
     @staticmethod
     def parse(text: str) -> Schedule: ...
     @property
@@ -155,7 +162,7 @@ class Schedule:
         "out" or "scratch"), incoming_first, after_previous."""
 
 def algorithms() -> list[dict[str, str]]:
-    """collective, name, summary, cost, source."""
+    """collective, name, summary, cost, needs, options, ranks_max, source."""
 
 def settings() -> list[dict[str, str]]:
     """name, type, default, value, help of every environment variable."""
