@@ -96,6 +96,64 @@ void gather_at_root(ScheduleBuilder& b, std::int64_t p, std::int64_t root) {
   });
 }
 
+// The sum grows from rank 0 to the last one, piece by piece: incoming (+) own keeps the order.
+void sum_down_chain(ScheduleBuilder& b, std::int64_t p, std::int64_t pieces) {
+  const Expr r = b.rank();
+  const auto enter = [&](RoundBuilder& round, const Expr& piece) {
+    round.always().when(r, 0, 1).send(in(piece), r + 1);
+    round.always().when(r, 1, p).receive_reduce_first(out(piece), in(piece), r - 1);
+  };
+  const auto pass_on = [&](RoundBuilder& round, const Expr& piece) {
+    round.always().when(r, 1, p - 1).send(out(piece), r + 1);
+  };
+  RoundBuilder first = b.round();
+  enter(first, 0);
+  b.loop(pieces - 1, [&](const Expr& s) {
+    RoundBuilder round = b.round();
+    enter(round, s + 1);
+    pass_on(round, s);
+  });
+  RoundBuilder last = b.round();
+  pass_on(last, pieces - 1);
+}
+
+// From the last rank on around the ring.
+void pass_around(ScheduleBuilder& b, std::int64_t p, std::int64_t pieces) {
+  const Expr r = b.rank(), v = (r + 1) % p, right = (r + 1) % p, left = (r - 1) % p;
+  const auto enter = [&](RoundBuilder& round, const Expr& piece) {
+    round.always().when(v, 0, 1).send(out(piece), right);
+    round.always().when(v, 1, p).receive(out(piece), left);
+  };
+  const auto pass_on = [&](RoundBuilder& round, const Expr& piece) {
+    round.always().when(v, 1, p - 1).send(out(piece), right);
+  };
+  RoundBuilder first = b.round();
+  enter(first, 0);
+  b.loop(pieces - 1, [&](const Expr& s) {
+    RoundBuilder round = b.round();
+    enter(round, s + 1);
+    pass_on(round, s);
+  });
+  RoundBuilder last = b.round();
+  pass_on(last, pieces - 1);
+}
+
+Schedule along_chain(const AlgorithmInfo& algorithm, std::int64_t p, std::int64_t root) {
+  constexpr std::int64_t kPieces = 16;
+  ScheduleBuilder b(algorithm.collective, std::string(algorithm.name), p, kPieces);
+  b.root(root);
+  sum_down_chain(b, p, kPieces);
+  if (algorithm.collective == Collective::kAllreduce) {
+    pass_around(b, p, kPieces);
+  } else if (root != p - 1) {
+    const Expr r = b.rank();
+    RoundBuilder round = b.round();
+    round.when(r, p - 1, p).send(out(0, kPieces), root);
+    round.always().when(r, root, root + 1).receive(out(0, kPieces), p - 1);
+  }
+  return std::move(b).build();
+}
+
 void gather(ScheduleBuilder& b, std::int64_t p, Family family) {
   if (family == Family::kDirect) return gather_directly(b, p);
   if (family == Family::kDoubling) return gather_doubling(b, p);
@@ -108,6 +166,7 @@ Schedule build_deterministic(const AlgorithmInfo& algorithm, std::int64_t rank_c
                              std::int64_t root) {
   const std::int64_t p = rank_count;
   const Family family = family_of(algorithm);
+  if (p > kExchangeRanksMax) return along_chain(algorithm, p, root);
   const bool reduce = algorithm.collective == Collective::kReduce;
   if (reduce && (family == Family::kSmall || family == Family::kDirect)) {
     Schedule schedule = kReduceDirect.build({.rank_count = p, .root = root});

@@ -18,7 +18,11 @@ namespace farandole {
 ///   reducescatter  the exchange and the sum alone.
 ///   reduce         trees and chains become the direct one, which keeps this order; the others the
 ///                  exchange, the sum, and each rank's chunk to the root.
-/// The sum itself is p - 1 local rounds. Options of the algorithm have no effect.
+/// The sum itself is p - 1 local rounds. Beyond kExchangeRanksMax ranks p messages per rank are too
+/// many, and allreduce and reduce go down a pipelined chain in the order of the ranks, and back:
+/// 2 (p - 2 + m) a + 2 nb with m = 16 pieces; reducescatter is refused there.
+/// Options of the algorithm have no effect.
+inline constexpr std::int64_t kExchangeRanksMax = 512;
 Schedule build_deterministic(const AlgorithmInfo& algorithm, std::int64_t rank_count,
                              std::int64_t root);
 

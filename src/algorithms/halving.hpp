@@ -24,11 +24,12 @@ class Halving {
   Expr peer(int k) const { return position_ ^ (std::int64_t{1} << k); }
   /// Chunks in each half of exchange k; the first of the half kept, and of the one given away.
   std::int64_t half(int k) const { return m_ >> (k + 1); }
+  /// 1 where the upper half is kept.
+  Expr bit(int k) const { return position_ / (std::int64_t{1} << k) % 2; }
   Expr own(int k) const { return shared(k) + bit(k) * half(k); }
   Expr given(int k) const { return shared(k) + (bit(k) + 1) % 2 * half(k); }
 
  private:
-  Expr bit(int k) const { return position_ / (std::int64_t{1} << k) % 2; }
   Expr shared(int k) const { return k == 0 ? Expr(0) : own(k - 1); }
 
   std::int64_t m_;

@@ -67,6 +67,12 @@ Result<Schedule> build_schedule(Collective collective, std::string_view spec,
   if (!parsed) return parsed.error();
   const AlgorithmSpec& chosen = *parsed;
   if (deterministic && reduces(collective)) {
+    if (collective == Collective::kReducescatter && rank_count > kExchangeRanksMax) {
+      return Error{ErrorKind::kUnsupported, "reducescatter over " + std::to_string(rank_count) +
+                                                " ranks: argument 'deterministic' is true, which "
+                                                "is there for at most " +
+                                                std::to_string(kExchangeRanksMax) + " ranks."};
+    }
     return build_deterministic(*chosen.info, rank_count, root);
   }
   return chosen.info->build(chosen.parameters);

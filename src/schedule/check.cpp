@@ -80,6 +80,7 @@ class StructureCheck {
     if ((sends && action.target) || (receives && action.source)) return "has a span too many";
     if (local && (!action.source || !action.target)) return "lacks a source or a target";
     if (action.operand && !action.target) return "has an operand but no target";
+    if (action.operand && !reduces(header_.collective)) return "reduces what is only to be moved";
     if (action.incoming_first && (local || !action.operand)) return "puts nothing incoming first";
     if (local && (action.lane != 0 || action.peer != 0)) return "is local but names a peer";
     if (action.target && action.target->buffer == Buffer::kIn) {

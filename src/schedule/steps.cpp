@@ -43,22 +43,49 @@ bool Steps::next(ConcreteRound& round) {
   return false;
 }
 
-void Steps::write(const Round& round, ConcreteRound& into) const {
+void Steps::write(const Round& round, ConcreteRound& into) {
   bool chain_open = false;  // an action of the current chain takes part
-  for (const Action& action : round.actions) {
-    chain_open = chain_open && action.after_previous;
-    if (!takes_part(action)) continue;
-    into.push_back(at_iteration(action));
+  for (const Candidate& candidate : candidates(round)) {
+    chain_open = chain_open && candidate.joined;
+    const std::vector<Guard>& when = candidate.action->when;
+    const bool takes_part =
+        std::all_of(when.begin(), when.end(), [this](const Guard& guard) { return holds(guard); });
+    if (!takes_part) continue;
+    into.push_back(at_iteration(*candidate.action));
     into.back().after_previous = chain_open;
     chain_open = true;
   }
 }
 
-bool Steps::takes_part(const Action& action) const {
-  return std::all_of(action.when.begin(), action.when.end(), [this](const Guard& guard) {
-    const std::int64_t value = number(guard.value);
-    return number(guard.low) <= value && value < number(guard.high);
-  });
+// In a loop, guards without counters are asked once for all iterations: of the hundreds of actions
+// of a tree's round, a rank takes part in a few.
+const std::vector<Steps::Candidate>& Steps::candidates(const Round& round) {
+  std::vector<Candidate>* kept = &once_;
+  if (!loops_.empty()) {
+    const auto [known, is_new] = in_loops_.try_emplace(&round);
+    if (!is_new) return known->second;
+    kept = &known->second;
+  }
+  kept->clear();
+  bool joined = true;
+  for (const Action& action : round.actions) {
+    joined = joined && action.after_previous;
+    const bool out = std::any_of(action.when.begin(), action.when.end(), [&](const Guard& guard) {
+      const bool counts =
+          !loops_.empty() && (guard.value.uses(Expr::Op::kLoop) ||
+                              guard.low.uses(Expr::Op::kLoop) || guard.high.uses(Expr::Op::kLoop));
+      return !counts && !holds(guard);
+    });
+    if (out) continue;
+    kept->push_back({&action, joined});
+    joined = true;
+  }
+  return *kept;
+}
+
+bool Steps::holds(const Guard& guard) const {
+  const std::int64_t value = number(guard.value);
+  return number(guard.low) <= value && value < number(guard.high);
 }
 
 ConcreteAction Steps::at_iteration(const Action& action) const {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unordered_map>
+
 #include "schedule/commute.hpp"
 #include "schedule/expand.hpp"
 
@@ -23,8 +25,15 @@ class Steps {
     std::size_t index;
     std::int64_t iterations_left;
   };
-  void write(const Round& round, ConcreteRound& into) const;
-  bool takes_part(const Action& action) const;
+  // An action in which this rank takes part in some iteration. `joined`: it and the actions left
+  // out before it are all after_previous.
+  struct Candidate {
+    const Action* action;
+    bool joined;
+  };
+  void write(const Round& round, ConcreteRound& into);
+  const std::vector<Candidate>& candidates(const Round& round);
+  bool holds(const Guard& guard) const;
   ConcreteAction at_iteration(const Action& action) const;
   std::optional<ConcreteSpan> at(const std::optional<Span>& span) const;
   std::int64_t number(const Expr& expr) const { return expr.evaluate(rank_, loops_); }
@@ -34,6 +43,8 @@ class Steps {
   const Covers* covers_ = nullptr;
   std::int64_t rank_ = 0;
   std::vector<Frame> frames_;
+  std::vector<Candidate> once_;
+  std::unordered_map<const Round*, std::vector<Candidate>> in_loops_;
   std::vector<std::int64_t> loops_;  // counters, the outermost first
 };
 

@@ -12,7 +12,7 @@ namespace {
 // Dense numbers of ranks fit 32 bits.
 constexpr std::int64_t kRanksMax = std::int64_t{1} << 24;
 // About 0.5 us each, twice over: apart and in place.
-constexpr std::int64_t kStepsMax = std::int64_t{1} << 25;
+constexpr std::int64_t kStepsMax = std::int64_t{1} << 28;
 
 std::int64_t capped_product(std::int64_t a, std::int64_t b, std::int64_t cap) {
   if (a <= 0 || b <= 0) return 0;

@@ -35,7 +35,17 @@ Schedule rabenseifner_allreduce(const AlgorithmParameters& parameters) {
     };
     const Expr own = halving.own(k), given = halving.given(k), peer = fold.rank_at(halving.peer(k));
     RoundBuilder round = b.round();
-    fold.active(round).send(source(given), peer).receive_reduce(out(own, half), source(own), peer);
+    fold.active(round).send(source(given), peer);
+    if (!fold.folds()) {
+      round.receive_reduce(out(own, half), source(own), peer);
+      continue;
+    }
+    // Ranks that fold are not alike, so that the proof cannot go by symmetry; with the lower
+    // position's operand first, all chunks have one order of operands, and it need not.
+    fold.active(round).when(halving.bit(k), 0, 1).receive_reduce(out(own, half), source(own), peer);
+    fold.active(round)
+        .when(halving.bit(k), 1, 2)
+        .receive_reduce_first(out(own, half), source(own), peer);
   }
   for (int k = halving.exchanges() - 1; k >= 0; --k) {
     const std::int64_t half = halving.half(k);

@@ -20,12 +20,18 @@ TEST(AlgorithmProgram, StepsAsExpandedAtEveryRank) {
       ASSERT_TRUE(verified) << verified.error().message;
       for (std::int64_t rank = 0; rank < p; ++rank) {
         const Program program = specialize(*verified, rank);
-        const auto rounds = without_empty(expanded.ranks[static_cast<std::size_t>(rank)]);
+        const auto rank_at = [&](std::int64_t position) -> std::int64_t {
+          return schedule.order.empty() ? position
+                                        : schedule.order[static_cast<std::size_t>(position)];
+        };
+        std::int64_t position = 0;
+        while (rank_at(position) != rank) ++position;
+        const auto rounds = without_empty(expanded.ranks[static_cast<std::size_t>(position)]);
         ASSERT_EQ(ProgramStepper(program).run(), rounds) << described(schedule);
         std::set<std::int64_t> peers;
         for (const ConcreteRound& round : rounds) {
           for (const ConcreteAction& action : round) {
-            if (action.kind != Action::Kind::kLocal) peers.insert(action.peer);
+            if (action.kind != Action::Kind::kLocal) peers.insert(rank_at(action.peer));
           }
         }
         EXPECT_EQ(program.peers, std::vector<std::int64_t>(peers.begin(), peers.end()));
