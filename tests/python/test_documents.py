@@ -24,11 +24,14 @@ def output(*arguments: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def readme_program(section: str) -> str:
-    text = (ROOT / "README.md").read_text()
-    found = re.search(rf"^## {section}$.*?^```python\n(.*?)^```", text, re.M | re.S)
-    assert found is not None, f"README.md has no program under {section}"
+def program(document: Path, section: str) -> str:
+    found = re.search(rf"^## {section}$.*?^```python\n(.*?)^```", document.read_text(), re.M | re.S)
+    assert found is not None, f"{document.name} has no program under {section}"
     return found[1]
+
+
+def readme_program(section: str) -> str:
+    return program(ROOT / "README.md", section)
 
 
 # Goal: the README's NumPy program gives every rank the average.
@@ -47,6 +50,22 @@ def test_readme_pytorch_program_runs(tmp_path: Path) -> None:
     assert "loss of the last step on rank 0 of 2: " in output(
         "run", "-n", "2", "program.py", cwd=tmp_path
     )
+
+
+GUIDE_LINES = {
+    "Messages": [f"rank {rank} has {(rank - 1) % 4}" for rank in range(4)],
+    "Communicators": [f"rank {rank} is rank {1 - rank // 2} of 2" for rank in range(4)],
+    "Algorithms": ["[ 0.  4.  8. 12. 16. 20. 24. 28.]"] * 4,
+}
+
+
+# Goal: the programs in the guide do what it says. Method: run each on four ranks.
+@pytest.mark.parametrize("section", GUIDE_LINES)
+def test_guide_programs_run(section: str, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(program(ROOT / "docs/guides/collectives.md", section))
+    text = output("run", "-n", "4", "-p", "program.py", cwd=tmp_path)
+    for line in GUIDE_LINES[section]:
+        assert line in text
 
 
 # Goal: each command in the README's table exists, and each that exists is there.
