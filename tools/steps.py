@@ -61,6 +61,7 @@ def system() -> None:
     have = {
         "g++": shutil.which("g++"),
         "libgtest-dev": Path("/usr/include/gtest/gtest.h").exists(),
+        "iproute2": shutil.which("ip"),  # several hosts, as network namespaces
     }
     missing = [package for package, found in have.items() if not found]
     if not missing:

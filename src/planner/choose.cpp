@@ -18,7 +18,7 @@ constexpr int kDirectRanksMax = 1024;
 // Trees until bandwidth counts; then what sends each byte about once.
 constexpr std::size_t kTreeMax = 256 * kKiB;
 constexpr std::size_t kScatterAllgatherMax = 4 * kMiB;
-constexpr int kScatterAllgatherRanksMax = 2048;
+constexpr int kScatterAllgatherRanksMax = 512;  // its proof takes p^2 steps
 // A tree of two levels has no rank that sends much more than once.
 constexpr int kTreeRanks = 4;
 // Of the larger side; few bytes per partner are better sent together.
