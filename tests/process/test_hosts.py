@@ -131,10 +131,12 @@ class Hosts:
         for rank in self.ranks:
             rank.kill()
             rank.communicate()
+        # Closing connections keep a namespace for a while; its cables need not wait for them.
+        links = [self.cable(host, net) for host in range(HOSTS) for net in range(2)]
+        for link in [*links, *(f"{self.mark}b{net}" for net in range(2))]:
+            subprocess.run(["ip", "link", "del", link], check=False)
         for host in range(HOSTS):
             subprocess.run(["ip", "netns", "del", f"{self.mark}{host}"], check=False)
-        for net in range(2):
-            subprocess.run(["ip", "link", "del", f"{self.mark}b{net}"], check=False)
 
 
 def why_not() -> str:
