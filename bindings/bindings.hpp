@@ -21,6 +21,7 @@ T take(Result<T> result) {
 }
 
 void bind_schedule(nanobind::module_& module);  // src/schedule, src/algorithms
+void bind_planner(nanobind::module_& module);   // src/planner
 void bind_context(nanobind::module_& module);   // src/frontend
 
 }  // namespace farandole::bindings

@@ -86,5 +86,6 @@ NB_MODULE(_native, module) {
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
   bind_schedule(module);
+  bind_planner(module);
   bind_context(module);
 }

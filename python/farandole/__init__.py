@@ -32,6 +32,7 @@ from farandole._job import (
     world,
 )
 from farandole._messages import Recv, Send
+from farandole.chains import ChainOrder, chain_order, chain_order_of_tree
 from farandole.communicator import Communicator, Request
 from farandole.errors import (
     FarandoleError,
@@ -191,6 +192,7 @@ def group(ranks: Sequence[int]) -> Communicator | None:
 
 
 __all__ = [
+    "ChainOrder",
     "Communicator",
     "FarandoleError",
     "InternalError",
@@ -215,6 +217,8 @@ __all__ = [
     "batch_async",
     "broadcast",
     "broadcast_async",
+    "chain_order",
+    "chain_order_of_tree",
     "context",
     "cross_rank",
     "cross_size",

@@ -161,6 +161,12 @@ class Schedule:
         source, target, operand (each None or (buffer, first, count, shape) with buffer "in",
         "out" or "scratch"), incoming_first, after_previous."""
 
+def chain_order(links: list[list[list[int]]], root: int) -> tuple[list[int], int]:
+    """Order and contention. links[a][b]: numbers of the links from rank a to rank b. Unchecked."""
+
+def chain_order_of_tree(parent: list[int], node_of: list[int], root: int) -> tuple[list[int], int]:
+    """The same for a tree, with -1 above its top. Unchecked."""
+
 def algorithms() -> list[dict[str, str]]:
     """collective, name, summary, cost, needs, options, ranks_max, source."""
 
