@@ -10,12 +10,18 @@ from typing import Annotated
 
 import typer
 
-from farandole.cli.bench_plan import COLLECTIVES, PLACES, BenchPlan
+from farandole.cli.bench_plan import (
+    COLLECTIVES,
+    NEVER_IN_PLACE,
+    PLACES,
+    REDUCING,
+    ROOTED,
+    WITHOUT_ALGORITHMS,
+    BenchPlan,
+)
 from farandole.cli.launcher import LaunchOptions
 from farandole.cli.run import launch
 from farandole.cli.sizes import parse_size, size_steps
-
-REDUCING = ("allreduce", "reducescatter")
 
 
 def bench(
@@ -31,10 +37,16 @@ def bench(
         bool, typer.Option("--owned", help="Arrays in library-owned memory: farandole.empty().")
     ] = False,
     transport: Annotated[str, typer.Option(help="auto, shm or tcp.")] = "auto",
-    algorithm: Annotated[str, typer.Option(help="See `farandole algorithms`.")] = "auto",
+    algorithm: Annotated[
+        str,
+        typer.Option(help="As in `farandole algorithms`, with options: hierarchical:layers=4/2."),
+    ] = "auto",
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Reduce in one fixed order of operands.")
+    ] = False,
     dtype: Annotated[str, typer.Option(help="Type of the elements.")] = "float32",
     op: Annotated[str, typer.Option(help="Reduction.")] = "sum",
-    root: Annotated[int, typer.Option(min=0, help="Who broadcasts.")] = 0,
+    root: Annotated[int, typer.Option(min=0, help="The rank that has, or gets, all.")] = 0,
     iters: Annotated[
         int | None, typer.Option(min=1, help="Iterations per row; else as many as 0.5 s hold.")
     ] = None,
@@ -47,33 +59,31 @@ def bench(
 
     Starts the processes on this machine. Columns and bus factors are those of nccl-tests. The
     time is the median over iterations of the slowest rank's; every row is checked, and a row
-    with wrong elements is void. Sizes are like 4, 8K or 256M; of an allgather or reducescatter,
-    the size is that of the larger side.
+    with wrong elements is void. Sizes are like 4, 8K or 256M; where ranks have blocks of a
+    message, the size is that of all blocks. In a sendrecv each rank sends to the next one.
     """
-    if collective not in COLLECTIVES:
-        raise typer.BadParameter(f"{collective!r} is none of {', '.join(COLLECTIVES)}")
-    from farandole import _native
-
-    for option, value, allowed in (
-        ("--dtype", dtype, _native.DTYPES),
-        ("--op", op, _native.REDUCTIONS),
-    ):
-        if value not in allowed:
-            raise typer.BadParameter(f"{option} is {value!r}, allowed are {', '.join(allowed)}")
+    _check_names(collective, dtype, op)
+    if root >= rank_count:
+        raise typer.BadParameter(f"--root is {root}, allowed is a rank from 0 to {rank_count - 1}")
+    chosen = "" if algorithm == "auto" else algorithm
+    if chosen and collective in WITHOUT_ALGORITHMS:
+        raise typer.BadParameter(f"--algorithm is {chosen}, but {collective} has no algorithms")
+    if deterministic and collective not in REDUCING:
+        raise typer.BadParameter(f"--deterministic is for {', '.join(REDUCING)}")
     try:
         sizes = size_steps(parse_size(begin), parse_size(end), factor)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    places = PLACES if in_place is None else (PLACES[1],) if in_place else (PLACES[0],)
     plan = BenchPlan(
         collective=collective,
         sizes=[0] if collective == "barrier" else sizes,
         dtype=dtype,
         op=op if collective in REDUCING else "",
-        root=root if collective == "broadcast" else -1,
-        places=places[:1] if collective == "barrier" else places,
+        root=root if collective in ROOTED else -1,
+        places=_places(collective, in_place),
         owned=owned,
-        algorithm="" if algorithm == "auto" else algorithm,
+        algorithm=chosen,
+        deterministic=deterministic,
         iterations=iters,
         warmup=warmup,
         json_path="" if json is None else str(json.absolute()),
@@ -81,3 +91,24 @@ def bench(
     command = [sys.executable, "-m", "farandole.cli.bench_worker", plan.to_json()]
     environment = {"FARANDOLE_TRANSPORT": transport}
     raise typer.Exit(launch(LaunchOptions(command, rank_count, environment)))
+
+
+def _check_names(collective: str, dtype: str, op: str) -> None:
+    from farandole import _native
+
+    if collective not in COLLECTIVES:
+        raise typer.BadParameter(f"{collective!r} is none of {', '.join(COLLECTIVES)}")
+    for option, value, allowed in (
+        ("--dtype", dtype, _native.DTYPES),
+        ("--op", op, _native.REDUCTIONS),
+    ):
+        if value not in allowed:
+            raise typer.BadParameter(f"{option} is {value!r}, allowed are {', '.join(allowed)}")
+
+
+def _places(collective: str, in_place: bool | None) -> tuple[str, ...]:
+    if in_place and collective in NEVER_IN_PLACE:
+        raise typer.BadParameter(f"--in-place: {collective} works out of place only")
+    if in_place is None:
+        return PLACES[:1] if collective == "barrier" else PLACES
+    return PLACES[1:] if in_place else PLACES[:1]

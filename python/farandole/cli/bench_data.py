@@ -15,6 +15,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 PERIOD = 65537  # a prime, so that no chunk boundary is a multiple of it
 _EXACT_INTEGERS = {
+    "float8_e4m3": 2**4,
+    "float8_e5m2": 2**3,
     "float16": 2**11,
     "bfloat16": 2**8,
     "float32": 2**24,
@@ -78,5 +80,6 @@ def _integers(rank: int, rank_count: int, dtype: str, op: str) -> Array:
         return (index + rank) % 2
     exact = _EXACT_INTEGERS.get(dtype) or int(np.iinfo(dtype).max) + 1
     scale = rank_count if op == "average" else 1
-    values = min(_VALUES_MAX, max(2, exact // (rank_count * scale)))
+    summed = rank_count if op else 1  # nothing is added up where data only moves
+    values = min(_VALUES_MAX, max(2, exact // (summed * scale)))
     return scale * ((index * 7919 + rank * 104729) % values)

@@ -8,8 +8,24 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-COLLECTIVES = ("allreduce", "allgather", "reducescatter", "broadcast", "barrier")
+COLLECTIVES = (
+    "allreduce",
+    "reduce",
+    "broadcast",
+    "reducescatter",
+    "allgather",
+    "gather",
+    "scatter",
+    "alltoall",
+    "sendrecv",
+    "barrier",
+)
+REDUCING = ("allreduce", "reduce", "reducescatter")
+ROOTED = ("reduce", "broadcast", "gather", "scatter")
+DIVIDED = ("reducescatter", "allgather", "gather", "scatter", "alltoall")
+WITHOUT_ALGORITHMS = ("sendrecv", "barrier")
 PLACES = ("out-of-place", "in-place")
+NEVER_IN_PLACE = ("sendrecv", "barrier")
 
 
 @dataclass(frozen=True)
@@ -24,6 +40,7 @@ class BenchPlan:
     places: Sequence[str]
     owned: bool
     algorithm: str
+    deterministic: bool
     iterations: int | None
     warmup: int | None
     json_path: str
@@ -37,14 +54,14 @@ class BenchPlan:
 
 
 def elements_per_rank(collective: str, size_bytes: int, item_bytes: int, rank_count: int) -> int:
-    """nccl-tests' count: of the tensor for allreduce and broadcast, of the smaller side for
-    allgather and reducescatter, whose size is that of the larger one."""
-    parts = rank_count if collective in ("allgather", "reducescatter") else 1
+    """nccl-tests' count: of the whole message, but of one block where messages are divided, whose
+    size is that of all blocks."""
+    parts = rank_count if collective in DIVIDED else 1
     return size_bytes // (item_bytes * parts)
 
 
 def size_of_row(collective: str, count: int, item_bytes: int, rank_count: int) -> int:
-    parts = rank_count if collective in ("allgather", "reducescatter") else 1
+    parts = rank_count if collective in DIVIDED else 1
     return count * item_bytes * parts
 
 
@@ -52,7 +69,7 @@ def bus_factor(collective: str, rank_count: int) -> float:
     """From algbw to busbw, as nccl-tests defines them."""
     if collective == "allreduce":
         return 2 * (rank_count - 1) / rank_count
-    if collective in ("allgather", "reducescatter"):
+    if collective in DIVIDED:
         return (rank_count - 1) / rank_count
     return 1.0
 
@@ -83,3 +100,8 @@ def row_start(size_bytes: int, count: int, dtype: str, op: str, root: int) -> st
 def row_part(p50_us: float, algbw: float, busbw: float, wrong: int) -> str:
     time = f"{p50_us:.1f}" if p50_us < 1e5 else f"{p50_us:.0f}"
     return f"{time:>10}{algbw:>8.2f}{busbw:>8.2f}{wrong:>8}"
+
+
+def absent_row_part() -> str:
+    """For a place that the collective does not have."""
+    return f"{'n/a':>10}{'n/a':>8}{'n/a':>8}{'n/a':>8}"

@@ -10,7 +10,6 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,8 +17,8 @@ import numpy as np
 
 import farandole
 from farandole._arrays import numpy_dtype
-from farandole.cli import bench_data as data
 from farandole.cli import bench_plan as columns
+from farandole.cli.bench_cases import Case, Cases
 from farandole.cli.bench_data import Array
 from farandole.cli.bench_plan import BenchPlan
 
@@ -28,28 +27,20 @@ _ITERATIONS_MIN, _ITERATIONS_MAX = 5, 5000
 _WARMUP_MAX = 50
 
 
-@dataclass
-class _Case:
-    """One placement of one row: `call` runs it once; `prepare` lays out inputs and spoils the
-    output; `wrong` counts this rank's wrong elements after a call."""
-
-    call: Callable[[], Any]
-    prepare: Callable[[], None]
-    wrong: Callable[[], int]
-
-
 class Bench:
     def __init__(self, plan: BenchPlan, output: IO[str] | None) -> None:
         self._plan = plan
         self._world = farandole.world()
         self._rank, self._size = self._world.rank, self._world.size
+        self._cases = Cases(self._world, plan)
         self._output = output
         self._wrong = 0
 
     def run(self) -> int:
         """All rows; the number of wrong elements."""
         plan = self._plan
-        self._say(f"# {plan.collective} among {self._size} ranks on this machine")
+        how = ", deterministic" if plan.deterministic else ""
+        self._say(f"# {plan.collective} among {self._size} ranks on this machine{how}")
         self._say(columns.header(plan.places))
         for size_bytes in plan.sizes:
             self._row(size_bytes)
@@ -65,37 +56,44 @@ class Bench:
         size_bytes = columns.size_of_row(plan.collective, count, item_bytes, self._size)
         self._say(columns.row_start(size_bytes, count, plan.dtype, plan.op, plan.root), end="")
         for place in plan.places:
-            case = self._case(count, place == "in-place")
-            used = self._plans()
-            samples = self._measure(case.call)
-            algorithm, transport = self._chosen(used)
-            wrong = self._check(case)
-            self._wrong += wrong
-            p50 = float(np.median(samples))
-            algbw, busbw = columns.bandwidths(plan.collective, size_bytes, p50 / 1e6, self._size)
-            self._say(columns.row_part(p50, algbw, busbw, wrong), end="")
-            self._record(
-                {
-                    "collective": plan.collective,
-                    "algorithm": algorithm,
-                    "transport": transport,
-                    "ranks": self._size,
-                    "bytes": size_bytes,
-                    "count": count,
-                    "dtype": plan.dtype,
-                    "op": plan.op,
-                    "place": place,
-                    "owned": plan.owned,
-                    "p50_us": round(p50, 3),
-                    "p99_us": round(float(np.percentile(samples, 99)), 3),
-                    "min_us": round(float(samples.min()), 3),
-                    "algbw_GBps": round(algbw, 4),
-                    "busbw_GBps": round(busbw, 4),
-                    "wrong": wrong,
-                    "samples": [round(float(sample), 3) for sample in samples],
-                }
-            )
+            if place == "in-place" and plan.collective in columns.NEVER_IN_PLACE:
+                self._say(columns.absent_row_part(), end="")
+            else:
+                self._place(place, count, size_bytes)
         self._say("")
+
+    def _place(self, place: str, count: int, size_bytes: int) -> None:
+        plan = self._plan
+        case = self._cases.make(count, place == "in-place")
+        before = farandole.statistics()
+        samples = self._measure(case.call)
+        algorithm, transport = self._chosen(before)
+        wrong = self._check(case)
+        self._wrong += wrong
+        p50 = float(np.median(samples))
+        algbw, busbw = columns.bandwidths(plan.collective, size_bytes, p50 / 1e6, self._size)
+        self._say(columns.row_part(p50, algbw, busbw, wrong), end="")
+        self._record(
+            {
+                "collective": plan.collective,
+                "algorithm": algorithm,
+                "transport": transport,
+                "ranks": self._size,
+                "bytes": size_bytes,
+                "count": count,
+                "dtype": plan.dtype,
+                "op": plan.op,
+                "place": place,
+                "owned": plan.owned,
+                "p50_us": round(p50, 3),
+                "p99_us": round(float(np.percentile(samples, 99)), 3),
+                "min_us": round(float(samples.min()), 3),
+                "algbw_GBps": round(algbw, 4),
+                "busbw_GBps": round(busbw, 4),
+                "wrong": wrong,
+                "samples": [round(float(sample), 3) for sample in samples],
+            }
+        )
 
     def _record(self, row: dict[str, Any]) -> None:
         if self._output is not None:
@@ -130,107 +128,38 @@ class Bench:
 
     # Which plan it was
 
-    def _plans(self) -> dict[str, int]:
-        return {name: used["calls"] for name, used in farandole.statistics()["plans"].items()}
-
-    def _chosen(self, before: dict[str, int]) -> tuple[str, str]:
-        """Algorithm and transport that ran most since `before`, from "allreduce ring shm"."""
-        since = {
-            name: calls - before.get(name, 0)
-            for name, calls in self._plans().items()
+    def _chosen(self, before: dict[str, Any]) -> tuple[str, str]:
+        """Algorithm and transport that ran most since `before`, from "allreduce ring shm". Messages
+        have no algorithm, and take the transports that sent anything."""
+        now = farandole.statistics()
+        if self._plan.collective == "sendrecv":
+            sent = _since(before["transports"], now["transports"], "sent_bytes")
+            return "", " ".join(sorted(name for name, bytes_sent in sent.items() if bytes_sent))
+        calls = {
+            name: since
+            for name, since in _since(before["plans"], now["plans"], "calls").items()
             if name.split()[0] == self._plan.collective
         }
-        if not since:
+        if not calls:
             return "", ""
-        _, algorithm, *transport = max(since, key=lambda name: since[name]).split()
+        _, algorithm, *transport = max(calls, key=lambda name: calls[name]).split()
         return algorithm, " ".join(transport)
 
     # Right or wrong
 
-    def _check(self, case: _Case) -> int:
-        case.prepare()
+    def _check(self, case: Case) -> int:
+        self._cases.prepare(case)
         self._world.barrier()
         case.call()
-        wrong = np.array([case.wrong()], np.int64)
+        wrong = np.array([self._cases.count_wrong(case)], np.int64)
         self._world.allreduce(wrong, wrong, "sum")
         return int(wrong[0])
 
-    def _array(self, count: int) -> Array:
-        if self._plan.owned:
-            return farandole.empty(count, self._plan.dtype)
-        return np.empty(count, numpy_dtype(self._plan.dtype))
 
-    def _case(self, count: int, in_place: bool) -> _Case:
-        plan = self._plan
-        if plan.collective == "barrier":
-            return _Case(self._world.barrier, lambda: None, lambda: 0)
-        make = {
-            "allreduce": self._allreduce,
-            "broadcast": self._broadcast,
-            "reducescatter": self._reducescatter,
-            "allgather": self._allgather,
-        }[plan.collective]
-        return make(count, in_place)
-
-    def _tile(self, rank: int) -> Array:
-        return data.input_tile(rank, self._size, self._plan.dtype, self._plan.op)
-
-    def _reduced(self) -> Array:
-        return data.reduced_tile(self._size, self._plan.dtype, self._plan.op)
-
-    def _prepare(self, source: Array, target: Array) -> Callable[[], None]:
-        def prepare() -> None:
-            target.fill(1)  # what no call has written
-            data.fill(source, self._tile(self._rank))
-
-        return prepare
-
-    def _allreduce(self, count: int, in_place: bool) -> _Case:
-        op, algorithm = self._plan.op, self._plan.algorithm
-        source = self._array(count)
-        target = source if in_place else self._array(count)
-        return _Case(
-            lambda: self._world.allreduce(source, target, op, algorithm=algorithm),
-            self._prepare(source, target),
-            lambda: data.count_wrong(target, self._reduced()),
-        )
-
-    def _broadcast(self, count: int, in_place: bool) -> _Case:
-        root, algorithm = self._plan.root, self._plan.algorithm
-        source = self._array(count)
-        target = source if in_place else self._array(count)
-        return _Case(
-            lambda: self._world.broadcast(source, target, root, algorithm=algorithm),
-            self._prepare(source, target),
-            lambda: data.count_wrong(target, self._tile(root)),
-        )
-
-    def _reducescatter(self, count: int, in_place: bool) -> _Case:
-        op, algorithm = self._plan.op, self._plan.algorithm
-        source, first = self._array(count * self._size), count * self._rank
-        target = source[first : first + count] if in_place else self._array(count)
-        return _Case(
-            lambda: self._world.reducescatter(source, target, op, algorithm=algorithm),
-            self._prepare(source, target),
-            lambda: data.count_wrong(target, self._reduced(), first),
-        )
-
-    def _allgather(self, count: int, in_place: bool) -> _Case:
-        algorithm = self._plan.algorithm
-        target, first = self._array(count * self._size), count * self._rank
-        source = target[first : first + count] if in_place else self._array(count)
-
-        def wrong() -> int:
-            blocks = [target[rank * count : (rank + 1) * count] for rank in range(self._size)]
-            return sum(
-                data.count_wrong(block, self._tile(rank)) for rank, block in enumerate(blocks)
-            )
-
-        return _Case(
-            lambda: self._world.allgather(source, target, algorithm=algorithm),
-            self._prepare(source, target),
-            wrong,
-        )
+def _since(
+    before: dict[str, dict[str, int]], now: dict[str, dict[str, int]], key: str
+) -> dict[str, int]:
+    return {name: row[key] - before.get(name, {key: 0})[key] for name, row in now.items()}
 
 
 def main() -> int:
