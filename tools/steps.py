@@ -136,7 +136,8 @@ def asan() -> None:
 
 
 def tsan() -> None:
-    """The threaded layers under ThreadSanitizer."""
+    """The threaded layers under ThreadSanitizer; the matrix of dtypes on up to 4 ranks only, since
+    more of them add minutes and no new interleaving of threads."""
     preset("tsan")
 
 
