@@ -19,7 +19,7 @@ COLLECTIVE_INDEX = {name: index for index, name in enumerate(_native.COLLECTIVES
 
 # Names of the ml_dtypes package, where they differ from ours: its float8_e4m3 is another format.
 _FOREIGN_NAMES = {"float8_e4m3": "float8_e4m3fn"}
-_FROM_FOREIGN = {_FOREIGN_NAMES.get(name, name): name for name in _native.DTYPES}
+FROM_FOREIGN = {_FOREIGN_NAMES.get(name, name): name for name in _native.DTYPES}
 _OF_ML_DTYPES = ("bfloat16", "float8_e4m3", "float8_e5m2")
 
 
@@ -82,13 +82,13 @@ def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
                 f"argument '{argument}' is a {type(array).__name__}, allowed is a NumPy array or "
                 "an object with the DLPack or buffer protocol."
             ) from None
-    if found.dtype not in _FROM_FOREIGN:
+    if found.dtype not in FROM_FOREIGN:
         raise InvalidArgumentError(
             f"argument '{argument}' has dtype {found.dtype}, allowed are "
-            + ", ".join(_FROM_FOREIGN)
+            + ", ".join(FROM_FOREIGN)
             + "."
         )
-    found.dtype = _FROM_FOREIGN[found.dtype]
+    found.dtype = FROM_FOREIGN[found.dtype]
     if writable and found.read_only:
         raise InvalidArgumentError(
             f"argument '{argument}' is read-only, allowed is a writable array."

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from farandole import _native
-from farandole._arrays import DTYPE_INDEX, numpy_dtype
+from farandole._arrays import FROM_FOREIGN, numpy_dtype
 from farandole.communicator import Communicator
 from farandole.errors import FarandoleError, InvalidArgumentError
 
@@ -105,7 +105,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray[An
     """An uninitialised NumPy array in library-owned memory, which peers on the host read in
     place. Freed with the last array that views it."""
     kind = numpy_dtype(dtype) if isinstance(dtype, str) else np.dtype(dtype)
-    if kind.name not in DTYPE_INDEX:
+    if kind.name not in FROM_FOREIGN:
         raise InvalidArgumentError(
             f"argument 'dtype' is {kind.name}, allowed are " + ", ".join(_native.DTYPES) + "."
         )

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import farandole
+from farandole import _native
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,13 @@ def test_owned_memory_is_reused() -> None:
     del first
     gc.collect()
     assert farandole.empty(1 << 16, "uint8").ctypes.data == address
+
+
+@pytest.mark.parametrize("dtype", _native.DTYPES)
+def test_owned_memory_has_every_dtype(dtype: str) -> None:
+    array = farandole.empty((3, 2), dtype)
+    array[:] = 1
+    assert farandole.broadcast(array).tobytes() == array.tobytes()
 
 
 @pytest.mark.parametrize(
