@@ -55,6 +55,7 @@ def test_readme_pytorch_program_runs(tmp_path: Path) -> None:
 GUIDE_LINES = {
     "Messages": [f"rank {rank} has {(rank - 1) % 4}" for rank in range(4)],
     "Communicators": [f"rank {rank} is rank {1 - rank // 2} of 2" for rank in range(4)],
+    "A chain that shares no link": ["[0, 2, 1, 3] shares a link 1 time(s), 0.0"] * 4,
     "Algorithms": ["[ 0.  4.  8. 12. 16. 20. 24. 28.]"] * 4,
 }
 
