@@ -27,6 +27,12 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
   return a - floor_div(a, b) * b;
 }
 
+// A claim about numbers that the next step could not multiply is no claim.
+Turning within_bounds(Turning turning) {
+  const bool fits = turning.by >= -kBound && turning.by <= kBound && turning.modulus <= kBound;
+  return fits ? turning : Turning{};
+}
+
 Range hull(std::initializer_list<std::int64_t> values) {
   return {std::min(values), std::max(values)};
 }
@@ -135,7 +141,7 @@ Range TurningExpr::residue(std::size_t at, std::int64_t modulus) const {
 Turning TurningExpr::congruent(Turning turning) const {
   if (turning.kind == Kind::kFixed) return {Kind::kCongruent, 0, 0};  // modulo 0: equal
   if (turning.kind != Kind::kTurns) return turning;
-  return {Kind::kCongruent, turning.by, turning.by * size_};
+  return within_bounds({Kind::kCongruent, turning.by, turning.by * size_});
 }
 
 Turning TurningExpr::turning(std::size_t at) const {
@@ -188,7 +194,8 @@ Turning TurningExpr::sum(std::size_t at, bool subtract) const {
   }
   const Turning x = congruent(a), y = congruent(b);
   if (x.kind != Kind::kCongruent || y.kind != Kind::kCongruent) return {};
-  return {Kind::kCongruent, subtract ? x.by - y.by : x.by + y.by, std::gcd(x.modulus, y.modulus)};
+  const std::int64_t by = subtract ? x.by - y.by : x.by + y.by;
+  return within_bounds({Kind::kCongruent, by, std::gcd(x.modulus, y.modulus)});
 }
 
 Turning TurningExpr::product(std::size_t at) const {
@@ -198,10 +205,13 @@ Turning TurningExpr::product(std::size_t at) const {
   const std::int64_t factor = nodes_[left ? node.left : node.right].value;
   const Turning of = turning(left ? node.right : node.left);
   if (factor > kBound || factor < -kBound) return {};
-  if (of.kind == Kind::kTurns && factor > 0) return {Kind::kTurns, of.by * factor};
+  if (of.kind == Kind::kTurns && factor > 0) {
+    return within_bounds({Kind::kTurns, of.by * factor});
+  }
   const Turning x = congruent(of);
   if (x.kind != Kind::kCongruent) return {};
-  return {Kind::kCongruent, x.by * factor, x.modulus * (factor < 0 ? -factor : factor)};
+  return within_bounds(
+      {Kind::kCongruent, x.by * factor, x.modulus * (factor < 0 ? -factor : factor)});
 }
 
 Turning TurningExpr::quotient(std::size_t at) const {
