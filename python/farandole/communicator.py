@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -11,10 +13,22 @@ from typing import Any
 from farandole import _calls, _native
 from farandole._calls import Call, Options
 from farandole._messages import Recv, Send, natives
+from farandole.errors import FarandoleError
+
+# Operations whose Request was dropped while they ran, with their arrays, which the library still
+# reads and writes. Appending and popping are atomic.
+_dropped: deque[tuple[_native.Request, Any, Any]] = deque()
+
+
+def _ended(native: _native.Request) -> bool:
+    try:
+        return native.test()
+    except FarandoleError:
+        return True
 
 
 class Request:
-    """An operation in flight; keeps its arrays alive."""
+    """An operation in flight; keeps its arrays alive until it ended, also when it is dropped."""
 
     __slots__ = ("_native", "_result", "_source")
 
@@ -22,6 +36,15 @@ class Request:
         self._native = native
         self._source = source
         self._result = result
+        for _ in range(len(_dropped)):
+            with contextlib.suppress(IndexError):  # another thread was quicker
+                kept = _dropped.popleft()
+                if not _ended(kept[0]):
+                    _dropped.append(kept)
+
+    def __del__(self) -> None:
+        if not _ended(self._native):
+            _dropped.append((self._native, self._source, self._result))
 
     def wait(self) -> Any:
         """Blocks, without the GIL, until the operation ended; returns its result array."""

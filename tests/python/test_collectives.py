@@ -9,6 +9,9 @@ values that are unique to (rank, index).
 from __future__ import annotations
 
 import array
+import gc
+import threading
+import weakref
 from typing import Any
 
 import ml_dtypes
@@ -162,3 +165,33 @@ def test_a_rank_that_left_is_named() -> None:
     assert caught.value.pid > 0
     assert "grad" in caught.value.operation
     contexts[0].shutdown()
+
+
+# Goal: memory that the library still writes is not freed with a request that nobody keeps.
+# Method: rank 0 drops a request before the others take part; its array lives until it has ended,
+# and goes once the next request is made.
+def test_a_dropped_request_keeps_its_arrays() -> None:
+    started = threading.Event()
+    alive = []
+
+    def body(comm: Communicator) -> None:
+        if comm.rank == 0:
+            data = np.ones(100_000)
+            watch = weakref.ref(data)
+            comm.allreduce_async(data, out=data)
+            del data
+            gc.collect()
+            alive.append(watch() is not None)
+            started.set()
+            comm.barrier_async().wait()
+            comm.barrier_async().wait()
+            gc.collect()
+            alive.append(watch() is not None)
+            return
+        started.wait(30)
+        assert (comm.allreduce(np.ones(100_000)) == comm.size).all()
+        comm.barrier_async().wait()
+        comm.barrier_async().wait()
+
+    on_ranks(body)
+    assert alive == [True, False]
