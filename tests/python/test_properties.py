@@ -192,8 +192,8 @@ def reduced(call: Call) -> Array:
     """By NumPy, in wider types where it has no narrower ones."""
     dtype = call.inputs[0].dtype
     stack = np.stack(call.inputs)
-    if dtype.kind not in "biuc":
-        stack = stack.astype(np.float64)
+    if dtype.kind not in "biu":
+        stack = stack.astype(np.complex128 if dtype.kind == "c" else np.float64)
     if call.op == "premultiplied_sum":
         scaled = np.stack(call.inputs).astype(complex if dtype.kind == "c" else float) * call.factor
         stack = np.trunc(scaled).astype(dtype) if dtype.kind in "biu" else scaled
@@ -330,6 +330,53 @@ def test_results_are_those_of_numpy(job: tuple[list[int], list[Call]]) -> None:
                 check(call, comm.rank, request.wait())
 
     on_ranks(body, size=len(order))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_results_of_every_dtype_and_reduction(size: int) -> None:
+    """What the drawn jobs need not contain."""
+    todo = [
+        fill(Call(name, None, *pair, [[count]], False, 0, "new", False, False, 2.0, count), size)
+        for name in ("allreduce", "reduce")
+        for pair in PAIRS
+        for count in (4, 5)
+    ]
+
+    def body(comm: Communicator) -> None:
+        for call in todo:
+            perform(call, comm)
+
+    on_ranks(body, size=size)
+
+
+class StumbleError(Exception):
+    """Of a rank, on purpose."""
+
+
+@examples(60)
+@given(jobs(), st.data())
+def test_a_failing_rank_leaves_memory_whole(job: tuple[list[int], list[Call]], data: Any) -> None:
+    """Its operations are under way, their requests and arrays gone with the frame that had them."""
+    order, todo = job
+    last = data.draw(st.integers(0, len(todo) - 1), label="calls before it fails")
+
+    def later(call: Call, comm: Communicator, place: int) -> Any:
+        if place == last and comm.rank == 0:
+            raise StumbleError
+        return perform(call, comm)
+
+    def body(world: Communicator) -> None:
+        comm = world.group(order)
+        assert comm is not None
+        requests = [later(call, comm, place) for place, call in enumerate(todo)]
+        for call, request in zip(todo, requests, strict=True):
+            if request is not None:
+                check(call, comm.rank, request.wait())
+
+    for call in todo:
+        call.later = True
+    with pytest.raises(StumbleError):
+        on_ranks(body, size=len(order))
 
 
 @st.composite
