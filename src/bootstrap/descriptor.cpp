@@ -43,6 +43,17 @@ Descriptor::Descriptor(int fd) : fd_(fd) {
   all.open.emplace(ticket_, fd);
 }
 
+Descriptor Descriptor::opened_by(const std::function<int()>& open) {
+  ForkRegister& all = fork_register();
+  Descriptor result;
+  const std::lock_guard lock(all.mutex);
+  result.fd_ = open();
+  if (result.fd_ < 0) return result;
+  result.ticket_ = ++all.last_ticket;
+  all.open.emplace(result.ticket_, result.fd_);
+  return result;
+}
+
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   if (this == &other) return *this;
   close();

@@ -103,6 +103,12 @@ void send_at_once(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+Descriptor new_socket(const Address& address) {
+  return Descriptor::opened_by([&] {
+    return socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  });
+}
+
 }  // namespace
 
 std::string text(const Endpoint& endpoint) {
@@ -169,7 +175,7 @@ std::string outside_address() {
 Result<Descriptor> listen_at(const Endpoint& endpoint) {
   auto address = numeric_address(endpoint);
   if (!address) return address.error();
-  Descriptor fd(socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor fd = new_socket(*address);
   const int on = 1;
   const bool listening = fd && setsockopt(fd.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
                          bind(fd.fd(), generic(*address), address->length) == 0 &&
@@ -183,7 +189,7 @@ Result<Descriptor> listen_at(const Endpoint& endpoint) {
 }
 
 Descriptor start_connecting(const Address& address) {
-  Descriptor fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor fd = new_socket(address);
   if (!fd) return fd;
   send_at_once(fd.fd());
   if (connect(fd.fd(), generic(address), address.length) == 0) return fd;
@@ -197,12 +203,10 @@ Descriptor start_connecting(const Address& address) {
 
 Descriptor accept_connection(int listener) {
   for (;;) {
-    const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) {
-      send_at_once(fd);
-      return Descriptor(fd);
-    }
-    if (errno != EINTR && errno != ECONNABORTED) return Descriptor();
+    Descriptor fd = Descriptor::opened_by(
+        [&] { return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
+    if (fd) send_at_once(fd.fd());
+    if (fd || (errno != EINTR && errno != ECONNABORTED)) return fd;
   }
 }
 

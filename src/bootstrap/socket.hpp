@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,9 @@ class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(int fd);  // negative: none
+  /// What `open` returns, with no moment at which a fork() could inherit it unnoticed. `open` must
+  /// not wait. Leaves errno.
+  static Descriptor opened_by(const std::function<int()>& open);
   Descriptor(Descriptor&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), ticket_(std::exchange(other.ticket_, 0)) {}
   Descriptor& operator=(Descriptor&& other) noexcept;
