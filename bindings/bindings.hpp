@@ -4,6 +4,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
+#include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "farandole/result.hpp"
@@ -20,8 +23,22 @@ T take(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
+/// Raises unless 0 <= given < count.
+void check_index(const char* argument, int given, int count);
+
+/// Library memory as Python sees it: a writable buffer of bytes.
+struct OwnedBuffer {
+  std::shared_ptr<std::byte> data;
+  std::size_t size = 0;
+};
+
+// Between two looks at Python's pending signals.
+inline constexpr auto kSignalInterval = std::chrono::milliseconds(100);
+
 void bind_schedule(nanobind::module_& module);  // src/schedule, src/algorithms
 void bind_planner(nanobind::module_& module);   // src/planner
 void bind_context(nanobind::module_& module);   // src/frontend
+void bind_coordinator(nanobind::module_& module);
+void bind_simulator(nanobind::module_& module);  // src/simulator
 
 }  // namespace farandole::bindings

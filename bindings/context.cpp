@@ -24,9 +24,6 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-// Between two looks at Python's pending signals.
-constexpr auto kSignalInterval = std::chrono::milliseconds(100);
-
 /// Waits without the GIL. Control-C ends the wait: what is in flight is aborted first, since
 /// Python may free its buffers once the exception is on its way.
 void wait(Request& request) {
@@ -45,13 +42,6 @@ void wait(Request& request) {
     }
     throw interrupted;
   }
-}
-
-void check_index(const char* argument, int given, int count) {
-  if (given >= 0 && given < count) return;
-  raise({ErrorKind::kInvalidArgument, "argument '" + std::string(argument) + "' is " +
-                                          std::to_string(given) + ", allowed is 0 to " +
-                                          std::to_string(count - 1) + "."});
 }
 
 /// Chunks of different lengths; none: all alike.
@@ -197,12 +187,6 @@ void bind_communicator(nb::module_& module) {
       .def("free", [](Communicator& self) { take(self.free()); });
 }
 
-/// Library memory as Python sees it: a writable buffer of bytes.
-struct OwnedBuffer {
-  std::shared_ptr<std::byte> data;
-  std::size_t size = 0;
-};
-
 int get_buffer(PyObject* object, Py_buffer* view, int flags) {
   auto* self = nb::inst_ptr<OwnedBuffer>(object);
   return PyBuffer_FillInfo(view, object, self->data.get(), static_cast<Py_ssize_t>(self->size), 0,
@@ -308,6 +292,13 @@ std::vector<std::unique_ptr<Context>> inproc(int rank_count, bool peer_memory,
 
 }  // namespace
 
+void check_index(const char* argument, int given, int count) {
+  if (given >= 0 && given < count) return;
+  raise({ErrorKind::kInvalidArgument, "argument '" + std::string(argument) + "' is " +
+                                          std::to_string(given) + ", allowed is 0 to " +
+                                          std::to_string(count - 1) + "."});
+}
+
 void bind_context(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Request>(module, "Request").def("wait", &wait).def("test", [](Request& self) {
@@ -332,6 +323,9 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("started_by", &Context::started_by)
       .def("allocate", &allocate, "nbytes"_a)
       .def("statistics", &statistics)
+      .def("start_timeline",
+           [](Context& self, const std::string& path) { take(self.start_timeline(path)); })
+      .def("stop_timeline", [](Context& self) { take(self.stop_timeline()); })
       .def("dump", &Context::dump, nb::call_guard<nb::gil_scoped_release>())
       .def("shutdown", &Context::shutdown, nb::call_guard<nb::gil_scoped_release>());
   module.def("buffer", &buffer, "object"_a);

@@ -88,4 +88,6 @@ NB_MODULE(_native, module) {
   bind_schedule(module);
   bind_planner(module);
   bind_context(module);
+  bind_coordinator(module);
+  bind_simulator(module);
 }

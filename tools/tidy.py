@@ -93,7 +93,7 @@ def check_layers(tree: Tree) -> Iterator[str]:
     # A layer of headers only is nothing to link.
     built = {path.parts[1] for path in tree.under("src", suffixes={".cpp"})}
     expected = [(layer, built & set(below)) for layer, below in layers.items() if layer in built]
-    linked = re.findall(r"^farandole_layer\((\w+)([\w ]*)\)", tree.text("CMakeLists.txt"), re.M)
+    linked = re.findall(r"^farandole_layer\((\w+)([\w\s]*)\)", tree.text("CMakeLists.txt"), re.M)
     if [(layer, set(below.split())) for layer, below in linked] != expected:
         yield "CMakeLists.txt: layers, order or dependencies differ from tools/layers.toml"
     folders = {path.parts[1] for path in tree.under("src")}

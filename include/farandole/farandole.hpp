@@ -185,6 +185,7 @@ class Communicator {
   Result<void> free();
 
  private:
+  friend class Coordinator;
   std::shared_ptr<CommunicatorState> state_;
 };
 
@@ -244,6 +245,14 @@ class Context {
   Result<std::shared_ptr<std::byte>> allocate(Bytes size);
   Statistics statistics() const;
 
+  /// Records what the coordinators of this process do, docs/formats/timeline.md, until
+  /// stop_timeline() or shutdown(). In `path` "{rank}" becomes the rank; without it ".rank-N" goes
+  /// before the suffix. FARANDOLE_TIMELINE does the same from the first coordinator on.
+  /// Errors    kInvalidArgument if one is on already, or naming a path that cannot be written.
+  Result<void> start_timeline(const std::string& path);
+  /// Errors    kInvalidArgument if none is on; kInternal if the file could not be finished.
+  Result<void> stop_timeline();
+
   /// Leaves the job; the others hear that it was on purpose. Idempotent. Requests still in flight
   /// fail.
   void shutdown();
@@ -252,6 +261,7 @@ class Context {
   std::string dump() const;
 
  private:
+  friend class Coordinator;
   explicit Context(std::shared_ptr<ContextState> state);
   static Result<std::unique_ptr<Context>> join(std::shared_ptr<ContextState> state);
   static Result<std::vector<std::unique_ptr<Context>>> over_loopback(int rank_count,

@@ -124,14 +124,80 @@ class Context:
         wait_seconds: time callers spent blocked; transports: {name: {sent_bytes, sent_messages,
         received_bytes, received_messages}}; plans: {"allreduce ring shm": {calls, bytes}};
         strangers: connections refused."""
+    def start_timeline(self, path: str) -> None:
+        """Records what the coordinators of this process do; "{rank}" in the path is the rank."""
+    def stop_timeline(self) -> None: ...
     def dump(self) -> str:
         """State of every operation in flight, for bug reports."""
     def shutdown(self) -> None: ...
+
+class Submission:
+    """A tensor that was submitted to a Coordinator."""
+
+    def wait(self) -> None:
+        """Blocks without the GIL until it is done; raises what it failed with. Control-C ends the
+        wait, not the operation: keep the tensors."""
+    def test(self) -> bool:
+        """True once it is done; raises what it failed with."""
+    @property
+    def data(self) -> OwnedBuffer | None:
+        """Once done: the result that the library allocated; None where the caller gave `out`."""
+    @property
+    def shape(self) -> list[int]:
+        """Once done: the shape of the result."""
+    @property
+    def rows(self) -> list[int]:
+        """Once done: of allgather and alltoall, the rows that came from each rank."""
+    @property
+    def last_joined(self) -> int:
+        """Once done, of a join: the rank that joined last."""
+
+class Coordinator:
+    """Has every rank run the same operations in the same order (coordinator.hpp)."""
+
+    @staticmethod
+    def create(
+        context: Context,
+        communicator: Communicator,
+        cycle_time: float | None = None,
+        fusion_threshold: int | None = None,
+        cache_capacity: int | None = None,
+        stall_warning: float | None = None,
+        stall_shutdown: float | None = None,
+    ) -> Coordinator:
+        """Collective. Times in seconds, sizes in bytes; None: as the environment says."""
+    def submit(
+        self,
+        calls: list[tuple[str, int, int, bool, int, list[int], int, float, list[int], int, int]],
+        group: str = "",
+    ) -> list[Submission]:
+        """Name, collective, reduction, adasum, dtype, shape, root, factor, splits, address of the
+        input, address of the output or 0 of each tensor. Does not block."""
+    def join(self) -> Submission: ...
+    def configure(self, cycle_time: float, fusion_threshold: int) -> None: ...
+    def close(self) -> None: ...
+    def options(self) -> dict[str, Any]: ...
+    def statistics(self) -> dict[str, Any]:
+        """cycles, talks (cycles that the cache did not decide alone), hits, misses, evictions,
+        invalidations, batches, tensors, fused_bytes, batches_without_copy, control_seconds."""
 
 def inproc(rank_count: int, peer_memory: bool = True, transport: str = "inproc") -> list[Context]:
     """Contexts whose ranks are threads of this process, for tests; drive each from its own
     thread. `peer_memory=False` forces staging. `transport`: inproc, fault (inproc with random
     delays), or shm and tcp with a real rendezvous over loopback."""
+
+def simulate_coordination(
+    design: str,
+    rank_count: int,
+    tensor_count: int = 161,
+    cache_capacity: int = 1024,
+    step_count: int = 2,
+    latency_us: float = 2.0,
+    overhead_us: float = 1.0,
+    bytes_per_us: float = 10_000.0,
+) -> list[dict[str, Any]]:
+    """messages, bytes, message_bytes_max, received_by_rank_0, rounds, seconds of each step's
+    cycle, by the production controllers of all ranks (simulator/coordination.hpp)."""
 
 class Schedule:
     @staticmethod

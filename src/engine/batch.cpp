@@ -97,6 +97,13 @@ bool BatchOperation::cancel() {
   return clear;
 }
 
+std::optional<Rank> BatchOperation::lost_peer() const {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].open && transfer(i).lost_peer()) return transfer(i).peer;
+  }
+  return std::nullopt;
+}
+
 bool BatchOperation::done_by(Rank world_rank, const Farewell& farewell) const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (transfer(i).peer != world_rank) continue;

@@ -47,6 +47,7 @@ class BatchOperation final : public Operation {
   explicit BatchOperation(BatchSpec spec);
 
   void disagreed(Error error) override;
+  std::optional<Rank> lost_peer() const override;
   bool done_by(Rank world_rank, const Farewell& farewell) const override;
   std::string description() const override;
   std::string state() const override;

@@ -17,6 +17,17 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
   }
 }
 
+std::optional<Rank> CollectiveOperation::lost_peer() const {
+  for (std::size_t i = 0; i < slot_count_; ++i) {
+    const Slot& slot = slots_[i];
+    if (slot.state == Slot::State::kDone) continue;
+    const bool sends = slot.action->kind == Action::Kind::kSend;
+    const Transfer& transfer = sends ? static_cast<const Transfer&>(slot.send) : slot.receive;
+    if (transfer.lost_peer()) return transfer.peer;
+  }
+  return std::nullopt;
+}
+
 bool CollectiveOperation::done_by(Rank, const Farewell& farewell) const {
   const auto its = farewell.next_sequence.find(spec_.id.communicator);
   return its != farewell.next_sequence.end() && spec_.id.sequence < its->second;

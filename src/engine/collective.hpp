@@ -42,6 +42,7 @@ class CollectiveOperation final : public Operation {
 
   const CollectiveSpec& spec() const { return spec_; }
   const OperationId* id() const override { return &spec_.id; }
+  std::optional<Rank> lost_peer() const override;
   bool done_by(Rank world_rank, const Farewell& farewell) const override;
   std::string description() const override;
   std::string state() const override;

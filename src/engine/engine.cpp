@@ -260,6 +260,7 @@ void Engine::check_time() {
     if (!operation->group().broken) operation->group().broken = error;
     operation->fail(std::move(error));
   }
+  if (!gone_.empty()) fail_affected();
   for (auto suspect = suspects_.begin(); suspect != suspects_.end();) {
     if (now - suspect->second < kSuspicion) {
       ++suspect;

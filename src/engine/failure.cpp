@@ -58,8 +58,12 @@ void Engine::take_news() {
   }
   for (Gone& gone : news.gone) {
     suspects_.erase(gone.rank.value());
-    if (!gone.clean) {
-      for (Transport* transport : transports_) transport->peer_failed(gone.rank);
+    for (Transport* transport : transports_) {
+      if (gone.clean) {
+        transport->peer_left(gone.rank);
+      } else {
+        transport->peer_failed(gone.rank);
+      }
     }
     gone_.push_back(std::move(gone));
   }
@@ -109,9 +113,13 @@ void Engine::fail_affected() {
 }
 
 const Engine::Gone* Engine::gone_for(const Operation& operation) const {
+  const std::optional<Rank> lost = operation.lost_peer();
   for (const Gone& gone : gone_) {
     if (!operation.group().contains(gone.rank)) continue;
-    if (!gone.clean || !operation.done_by(gone.rank, gone.farewell)) return &gone;
+    // Its words are not worth more than the transport's: what was lost on the way never comes.
+    if (!gone.clean || gone.rank == lost || !operation.done_by(gone.rank, gone.farewell)) {
+      return &gone;
+    }
   }
   return nullptr;
 }

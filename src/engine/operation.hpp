@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/clock.hpp"
@@ -57,6 +58,8 @@ class Operation {
   const Group& group() const { return *terms_.group; }
   /// Of a collective, which all ranks of the group number alike; none otherwise.
   virtual const OperationId* id() const { return nullptr; }
+  /// The peer of a transfer that failed because its transport lost that peer.
+  virtual std::optional<Rank> lost_peer() const = 0;
   /// Whether a rank that left with these words did its part in this operation.
   virtual bool done_by(Rank world_rank, const Farewell& farewell) const = 0;
   /// "allreduce 'grad' (communicator 0, operation 17)"

@@ -144,21 +144,21 @@ Result<std::unique_ptr<Context>> Context::join(std::shared_ptr<ContextState> sta
 Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> state,
                                                 const std::vector<Transport*>& by_rank) {
   // Until there is an engine to tell: whoever leaves now must not be waited for.
-  state->relay.watch([raw = state.get()](Rank gone) {
-    for (const auto& transport : raw->transports) transport->peer_failed(gone);
+  state->relay.watch([raw = state.get()](const Departure& gone) {
+    for (const auto& transport : raw->transports) {
+      if (gone.clean) {
+        transport->peer_left(gone.rank);
+      } else {
+        transport->peer_failed(gone.rank);
+      }
+    }
   });
   if (auto connected = connect_early(*state, by_rank); !connected) return connected.error();
   std::vector<Transport*> distinct;
   for (const auto& transport : state->transports) distinct.push_back(transport.get());
   auto options = engine_options(*state);
   if (!options) return options.error();
-  options->flood = [raw = state.get()](std::string_view message) {
-    if (raw->session) {
-      raw->session->flood(message);
-    } else {
-      raw->flood(message);
-    }
-  };
+  options->flood = [raw = state.get()](std::string_view message) { raw->tell_all(message); };
   auto engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
   if (!engine) return engine.error();
   state->engine = *std::move(engine);
@@ -264,6 +264,7 @@ void Context::shutdown() {
     state_->tell_threads({state_->job.rank, true, "shut down", last_words});
   }
   state_->relay.close();
+  if (state_->timeline_on) (void)stop_timeline();  // the coordinators have recorded their last
 }
 
 std::string Context::dump() const {

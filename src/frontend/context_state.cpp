@@ -32,7 +32,27 @@ Result<std::chrono::milliseconds> seconds_setting(std::string_view name) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(*seconds * 1000));
 }
 
+constexpr std::string_view kCycleCall = "cycle ";
+
 }  // namespace
+
+std::string cycle_call(std::uint32_t number) {
+  return std::string(kCycleCall) + std::to_string(number);
+}
+
+void ContextState::tell_all(std::string_view message) {
+  if (session) {
+    session->flood(message);
+  } else {
+    flood(message);
+  }
+}
+
+std::shared_ptr<coordinator::Timeline> ContextState::current_timeline() {
+  if (!timeline_on.load(std::memory_order_relaxed)) return nullptr;
+  const std::lock_guard lock(timeline_mutex);
+  return timeline;
+}
 
 void NewsRelay::departed(const Departure& departure) {
   const std::lock_guard lock(mutex_);
@@ -40,18 +60,34 @@ void NewsRelay::departed(const Departure& departure) {
     engine_->departed(departure);
   } else {
     early_.push_back(departure);
-    if (watch_) watch_(departure.rank);
+    if (watch_) watch_(departure);
   }
 }
 
-void NewsRelay::watch(std::function<void(Rank)> gone) {
+void NewsRelay::watch(std::function<void(const Departure&)> gone) {
   const std::lock_guard lock(mutex_);
   watch_ = std::move(gone);
-  for (const Departure& departure : early_) watch_(departure.rank);
+  for (const Departure& departure : early_) watch_(departure);
+}
+
+void NewsRelay::add_cycle_listener(std::uint32_t number, std::function<void()> called) {
+  const std::lock_guard lock(mutex_);
+  cycle_listeners_[number] = std::move(called);
+}
+
+void NewsRelay::remove_cycle_listener(std::uint32_t number) {
+  const std::lock_guard lock(mutex_);
+  cycle_listeners_.erase(number);
 }
 
 void NewsRelay::notice(Rank from, std::string_view message) {
   const std::lock_guard lock(mutex_);
+  if (message.starts_with(kCycleCall)) {
+    for (const auto& [number, called] : cycle_listeners_) {
+      if (message == cycle_call(number)) called();
+    }
+    return;
+  }
   if (engine_ != nullptr) {
     engine_->notice(from, message);
   } else {

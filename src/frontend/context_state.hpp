@@ -19,6 +19,7 @@
 
 #include "bootstrap/job.hpp"
 #include "bootstrap/session.hpp"
+#include "coordinator/timeline.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
 #include "schedule/program.hpp"
@@ -36,8 +37,11 @@ class NewsRelay {
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
   void suspect(Rank peer);
+  /// Told when a rank calls for a cycle of the coordinator with this number.
+  void add_cycle_listener(std::uint32_t number, std::function<void()> called);
+  void remove_cycle_listener(std::uint32_t number);
   /// Until open(): told who left, and at once who left already.
-  void watch(std::function<void(Rank)> gone);
+  void watch(std::function<void(const Departure&)> gone);
   /// The engine outlives the relay's last call after close().
   void open(Engine& engine);
   void close();
@@ -45,10 +49,14 @@ class NewsRelay {
  private:
   std::mutex mutex_;
   Engine* engine_ = nullptr;
-  std::function<void(Rank)> watch_;
+  std::function<void(const Departure&)> watch_;
+  std::map<std::uint32_t, std::function<void()>> cycle_listeners_;
   std::vector<Departure> early_;
   std::vector<std::pair<Rank, std::string>> early_notices_;
 };
+
+/// What a rank floods to have everybody take part in a coordinator's cycle.
+std::string cycle_call(std::uint32_t number);
 
 /// What a process holds while it belongs to a job; members are destroyed from the last to the
 /// first.
@@ -79,6 +87,15 @@ struct ContextState {
   std::deque<Farewell> retired;
   std::map<std::string, Statistics::Calls> retired_plans;
   static constexpr std::size_t kRetiredMax = 256;
+  // What is recorded while it is on; null otherwise.
+  std::mutex timeline_mutex;
+  std::shared_ptr<coordinator::Timeline> timeline;
+  std::atomic<bool> timeline_on{false};
+  std::atomic<bool> clock_known{false};
+  std::atomic<std::int64_t> clock_offset_ns{0};  // this host's clock plus this is rank 0's
+  std::shared_ptr<coordinator::Timeline> current_timeline();
+  /// Floods a message to the relays of all other ranks.
+  void tell_all(std::string_view message);
   // Ranks as threads: what a session does between processes.
   std::function<void(const Departure&)> tell_threads;
   std::function<void(std::string_view)> flood;

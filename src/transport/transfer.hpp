@@ -59,6 +59,10 @@ struct Transfer {
   std::uint64_t handle = 0;
   std::uint32_t phase = 0;
 
+  bool lost_peer() const {
+    return state == TransferState::kFailed && error == ErrorKind::kRankFailed;
+  }
+
   // For transports: what post() does first, and the two ends.
   void start();
   void finish() { state = TransferState::kDone; }

@@ -73,6 +73,9 @@ class Transport {
   /// The peer is gone, says the control plane.
   virtual void peer_failed(Rank peer) = 0;
 
+  /// The peer left on purpose: what it sent still arrives, but it will not connect any more.
+  virtual void peer_left(Rank) {}
+
   /// A descriptor that polls readable when progress() may have work, or -1 when the engine's
   /// doorbell is rung instead.
   virtual int wait_fd() const { return -1; }

@@ -57,6 +57,7 @@ class FaultTransport final : public Transport {
   bool progress() override;
   bool cancel(OperationId operation) override;
   void peer_failed(Rank peer) override;
+  void peer_left(Rank peer) override { inner_->peer_left(peer); }
   int wait_fd() const override { return inner_->wait_fd(); }
 
  private:

@@ -25,7 +25,8 @@ struct Peer {
   std::size_t local_index = 0;  // among the ranks of the host
   std::atomic<bool> connected{false};
   std::atomic<bool> failed{false};
-  bool corrupt = false;  // it published what cannot be: to be failed by the driver
+  std::atomic<bool> left{false};  // on purpose
+  bool corrupt = false;           // it published what cannot be: to be failed by the driver
 
   Mapping mapping;
   std::atomic<std::uint32_t>* armed = nullptr;

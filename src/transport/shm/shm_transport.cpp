@@ -148,15 +148,21 @@ Result<void> ShmTransport::connect(std::span<const Rank> peers, Deadline deadlin
     if (!peer) return peer.error();
     if (!(*peer)->connected) missing.push_back(*peer);
   }
+  // A peer that has what it needs of this rank may be gone a moment later, and its memory with it.
   for (Peer* peer : missing) {
-    if (auto offered = offer_ring(*peer); !offered) return offered;
     if (auto mapped = map(*peer); !mapped) return mapped;
   }
   for (Peer* peer : missing) {
-    while (!join_ring(*peer)) {
-      if (peer->failed) {
+    if (auto offered = offer_ring(*peer); !offered) return offered;
+  }
+  for (Peer* peer : missing) {
+    for (;;) {
+      const bool last_look = peer->failed || peer->left;
+      if (join_ring(*peer)) break;
+      if (last_look) {
         return Error{ErrorKind::kRankFailed,
-                     text(peer->rank) + " failed while " + text(self_) + " connected to it.",
+                     text(peer->rank) + (peer->failed ? " failed" : " left") + " while " +
+                         text(self_) + " connected to it.",
                      name_of(*peer)};
       }
       if (deadline.passed()) {
@@ -269,6 +275,10 @@ bool ShmTransport::cancel(OperationId operation) {
   outbox_->cancel(peers_, operation);
   inbox_->cancel(operation);
   return true;
+}
+
+void ShmTransport::peer_left(Rank rank) {
+  if (Peer* peer = peers_.find(rank)) peer->left = true;
 }
 
 void ShmTransport::peer_failed(Rank rank) {

@@ -60,6 +60,7 @@ class ShmTransport : public Transport {
   bool progress() override;
   bool cancel(OperationId operation) override;
   void peer_failed(Rank peer) override;
+  void peer_left(Rank peer) override;
 
  private:
   ShmTransport(Rank self, const Members& members, Memory& memory, Doorbell& bell, Options options);

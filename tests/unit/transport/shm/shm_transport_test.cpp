@@ -13,6 +13,7 @@ namespace farandole {
 namespace {
 
 constexpr Rank kPeer[] = {Rank{1}};
+constexpr auto kPatience = std::chrono::seconds(30);
 
 Error failure(ShmTransport& transport, Rank peer, int deadline_ms = 20) {
   const auto deadline = Deadline::after(std::chrono::milliseconds(deadline_ms));
@@ -100,6 +101,48 @@ TEST(ShmConnect, PeerFailureEndsTheWait) {
   EXPECT_EQ(connected.error().culprit->rank, 1);
   EXPECT_EQ(connected.error().culprit->host, "here");
   EXPECT_EQ(connected.error().culprit->pid, ::getpid());
+}
+
+// Goal: a peer that left on purpose before it connected ends the wait, too.
+// Method: it leaves while connect() waits without a deadline.
+TEST(ShmConnect, APeerThatLeftEndsTheWait) {
+  ShmRank a(0), b(1);
+  const auto transport = a.join({a.member, b.member});
+  std::thread control([&] { transport->peer_left(Rank{1}); });
+  const auto connected = transport->connect(kPeer, Deadline::never());
+  control.join();
+  ASSERT_FALSE(connected);
+  EXPECT_EQ(connected.error().kind, ErrorKind::kRankFailed);
+  EXPECT_NE(connected.error().message.find("rank 1 left"), std::string::npos);
+}
+
+// Goal: what a peer sent before it left on purpose arrives, even if this rank hears that it left
+// before it is connected itself.
+// Method: the peer connects, since this rank has offered its half; sends; leaves; and only then
+// this rank looks whether the peer's half is there.
+TEST(ShmConnect, APeerThatLeftHasSentWhatItSent) {
+  ShmRank a(0), b(1);
+  const auto here = a.join({a.member, b.member}), there = b.join({a.member, b.member});
+  const Rank first[] = {Rank{0}};
+  ASSERT_FALSE(here->connect(kPeer, Deadline::after(std::chrono::milliseconds(1))));
+  ASSERT_TRUE(there->connect(first, Deadline::after(kPatience)));
+  std::byte sent[24], received[24] = {};
+  std::fill(std::begin(sent), std::end(sent), std::byte{7});
+  Send send;
+  send.peer = Rank{0};
+  send.bytes = Bytes{sizeof(sent)};
+  send.source = sent;
+  there->post(send);
+  here->peer_left(Rank{1});
+  ASSERT_TRUE(here->connect(kPeer, Deadline::after(kPatience)));
+  Receive receive;
+  receive.peer = Rank{1};
+  receive.bytes = Bytes{sizeof(received)};
+  receive.target = received;
+  here->post(receive);
+  for (int i = 0; i < 100 && receive.state == TransferState::kActive; ++i) here->progress();
+  EXPECT_EQ(receive.state, TransferState::kDone);
+  EXPECT_EQ(received[23], std::byte{7});
 }
 
 // Goal: a rank may also talk to itself, and posting to a rank that is not connected fails.

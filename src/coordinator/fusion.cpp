@@ -1,0 +1,107 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/fusion.hpp"
+
+#include <limits>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+namespace farandole::coordinator {
+namespace {
+
+constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
+
+// Saturated, since a shape is whatever a caller wrote.
+std::uint64_t bytes_of(const Request& request) {
+  std::uint64_t bytes = size_of(request.dtype).value();
+  for (const std::int64_t size : request.shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) return kEndless;
+  }
+  return bytes;
+}
+
+bool fusible(const Ready& ready) {
+  const Request& request = *ready.response.request;
+  return ready.response.error.empty() && request.collective == Collective::kAllreduce &&
+         !request.adasum;
+}
+
+// Whether two fusible ones may share a buffer.
+bool of_one_kind(const Ready& a, const Ready& b) {
+  const Request& x = *a.response.request;
+  const Request& y = *b.response.request;
+  return x.dtype == y.dtype && x.reduction == y.reduction && x.device == y.device &&
+         (x.reduction != Reduction::kPremultipliedSum || x.factor == y.factor) &&
+         (a.joined == b.joined || *a.joined == *b.joined);
+}
+
+class Packer {
+ public:
+  explicit Packer(std::uint64_t threshold_bytes) : threshold_bytes_(threshold_bytes) {}
+
+  void add(Ready ready) {
+    if (!fusible(ready)) {
+      close();
+      batches_.push_back(single(std::move(ready)));
+    } else if (ready.response.request->group.empty()) {
+      add_alone(std::move(ready));
+    } else {
+      close();
+      add_member(std::move(ready));
+    }
+  }
+  std::vector<Batch> batches() && { return std::move(batches_); }
+
+ private:
+  static Batch single(Ready ready) {
+    Batch batch;
+    batch.members.push_back(std::move(ready));
+    return batch;
+  }
+
+  void close() { open_ = false; }
+
+  // Behind its neighbour, if that has room.
+  void add_alone(Ready ready) {
+    const std::uint64_t bytes = bytes_of(*ready.response.request);
+    if (open_ && open_bytes_ <= threshold_bytes_ && bytes <= threshold_bytes_ - open_bytes_ &&
+        of_one_kind(batches_.back().members.front(), ready)) {
+      open_bytes_ += bytes;
+      batches_.back().members.push_back(std::move(ready));
+      return;
+    }
+    open_ = true;
+    open_bytes_ = bytes;
+    batches_.push_back(single(std::move(ready)));
+  }
+
+  // To its group, wherever that began: the cache may hold its members far apart.
+  void add_member(Ready ready) {
+    const std::string& label = ready.response.request->group;
+    std::vector<std::size_t>& places = places_[label];
+    for (const std::size_t place : places) {
+      if (!of_one_kind(batches_[place].members.front(), ready)) continue;
+      batches_[place].members.push_back(std::move(ready));
+      return;
+    }
+    places.push_back(batches_.size());
+    batches_.push_back(single(std::move(ready)));
+  }
+
+  std::uint64_t threshold_bytes_;
+  std::vector<Batch> batches_;
+  bool open_ = false;  // the last batch takes neighbours
+  std::uint64_t open_bytes_ = 0;
+  std::unordered_map<std::string_view, std::vector<std::size_t>> places_;  // batches of a group
+};
+
+}  // namespace
+
+std::vector<Batch> fuse(std::vector<Ready> ready, std::uint64_t threshold_bytes) {
+  Packer packer(threshold_bytes);
+  for (Ready& one : ready) packer.add(std::move(one));
+  return std::move(packer).batches();
+}
+
+}  // namespace farandole::coordinator

@@ -1,0 +1,73 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/request.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+
+namespace farandole::coordinator {
+namespace {
+
+bool own_first_dimension(Collective collective) {
+  return collective == Collective::kAllgather || collective == Collective::kAlltoall;
+}
+
+bool has_factor(const Request& request) {
+  return reduces(request.collective) && !request.adasum &&
+         request.reduction == Reduction::kPremultipliedSum;
+}
+
+bool same_shape(const Request& a, const Request& b) {
+  if (a.shape.size() != b.shape.size()) return false;
+  const std::ptrdiff_t skipped = own_first_dimension(a.collective) && !a.shape.empty() ? 1 : 0;
+  return std::equal(a.shape.begin() + skipped, a.shape.end(), b.shape.begin() + skipped);
+}
+
+bool same_arithmetic(const Request& a, const Request& b) {
+  if (!reduces(a.collective)) return true;
+  if (a.adasum != b.adasum) return false;
+  if (!a.adasum && a.reduction != b.reduction) return false;
+  // By bits, so that a factor that is no number agrees with itself.
+  return !has_factor(a) ||
+         std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);
+}
+
+std::string shortest(double value) {
+  char text[32];
+  return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
+}
+
+}  // namespace
+
+bool agree(const Request& a, const Request& b) {
+  if (a.collective != b.collective || a.group_size != b.group_size || a.group != b.group) {
+    return false;
+  }
+  if (a.collective == Collective::kBarrier) return true;
+  return a.dtype == b.dtype && same_shape(a, b) && same_arithmetic(a, b) &&
+         (!has_root(a.collective) || a.root == b.root) && (a.device < 0) == (b.device < 0);
+}
+
+std::string describe(const Request& request) {
+  std::string text(name(request.collective));
+  if (reduces(request.collective)) {
+    text.append(" ").append(request.adasum ? "adasum" : name(request.reduction));
+  }
+  if (has_factor(request)) text += " by " + shortest(request.factor);
+  if (request.collective != Collective::kBarrier) {
+    text.append(" ").append(name(request.dtype)).append("[");
+    for (std::size_t i = 0; i < request.shape.size(); ++i) {
+      text.append(i == 0 ? "" : ", ").append(std::to_string(request.shape[i]));
+    }
+    text.append("]");
+    if (has_root(request.collective)) text += " from rank " + std::to_string(request.root);
+    if (request.device >= 0) text += " on device " + std::to_string(request.device);
+  }
+  if (!request.group.empty()) {
+    text += " in group '" + request.group + "' of " + std::to_string(request.group_size);
+  }
+  return text;
+}
+
+}  // namespace farandole::coordinator

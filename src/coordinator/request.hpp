@@ -1,0 +1,43 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "farandole/types.hpp"
+
+/// Agreement on one order of operations among ranks that ask for them in different orders.
+/// Sources: [Sergeev18] (Horovod), [Romero22] §4 (response cache, grouping), [Kurth18] §V (tree).
+namespace farandole::coordinator {
+
+/// What one rank asks for: a named tensor, and what is to be done with it. Immutable and shared:
+/// in a simulation of many ranks they all hold the same one.
+struct Request {
+  std::string name;  // unique among the requests of a rank that are not done
+  Collective collective = Collective::kAllreduce;  // allreduce, broadcast, reducescatter,
+                                                   // allgather, alltoall or barrier
+  Reduction reduction = Reduction::kSum;           // of those that reduce
+  bool adasum = false;                             // allreduce by adaptive summation instead
+  DType dtype = DType::kUInt8;
+  std::vector<std::int64_t> shape;
+  std::int32_t root = 0;     // of a broadcast
+  double factor = 1.0;       // of kPremultipliedSum
+  std::int32_t device = -1;  // -1: the host's memory; ranks differ in numbers, not in kind
+  std::string group;         // the same for all that run together; empty: alone
+  std::uint32_t group_size = 1;
+
+  bool operator==(const Request&) const = default;
+};
+using SharedRequest = std::shared_ptr<const Request>;
+
+/// Whether requests of two ranks for one name are for one operation. The first dimension of an
+/// allgather and an alltoall is each rank's own affair: the data plane exchanges it.
+bool agree(const Request& a, const Request& b);
+
+/// "allreduce sum float32[2, 3]", with root, group, factor and device where they matter.
+std::string describe(const Request& request);
+
+}  // namespace farandole::coordinator

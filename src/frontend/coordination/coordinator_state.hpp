@@ -1,0 +1,85 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "coordinator/controller.hpp"
+#include "farandole/coordinator.hpp"
+#include "frontend/context_state.hpp"
+#include "frontend/coordination/executor.hpp"
+#include "frontend/coordination/network.hpp"
+#include "frontend/coordination/submission.hpp"
+
+namespace farandole {
+
+/// The thread that runs a coordinator's cycles, and what the callers' threads share with it.
+///
+/// When a cycle starts   A rank with new submissions starts one, at most cycle_time after the
+///                       first of them and at once if somebody waits. A rank whose requests others
+///                       have not made yet goes on with longer and longer pauses. One without any
+///                       sleeps, so that the cycle of the others stays open until it submits
+///                       something too, since before that nothing could be ready everywhere; it
+///                       takes part early only if they call it, to find out who is missing.
+class CoordinatorState {
+ public:
+  CoordinatorState(Context& context, std::shared_ptr<ContextState> process, Communicator control,
+                   std::uint32_t control_number, Communicator data,
+                   const CoordinatorOptions& options);
+  ~CoordinatorState() { close(); }
+  void close();
+
+  Result<std::vector<Submission>> submit(std::vector<TensorCall> calls, std::string group);
+  Result<Submission> join();
+  void configure(const coordinator::Parameters& parameters);
+  CoordinatorOptions options() const;
+  Coordinator::Statistics statistics() const;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  void run();  // the thread
+  /// Sleeps until it is time for a cycle; false once stopping.
+  bool sleep_until_cycle(Lock& lock);
+  Result<void> cycle();
+  void drain();
+  void execute();
+  void fail_everything(const Error& error);
+  void forget(const SubmissionState& done);
+  Clock::time_point next_cycle() const;
+
+  const CoordinatorOptions options_;
+  const std::shared_ptr<ContextState> process_;
+  const std::uint32_t number_;  // of the control communicator; what calls are addressed to
+  const int rank_count_;
+  std::atomic<bool> stopping_{false};
+  CommunicatorNetwork network_;
+  coordinator::Controller controller_;  // the thread's
+  int quiet_cycles_ = 0;                // the thread's: since anybody had news
+
+  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  // Under the bell's mutex.
+  std::vector<std::vector<SharedSubmission>> incoming_;     // groups
+  std::unordered_map<std::string, SharedSubmission> open_;  // by name
+  SharedSubmission join_;                                   // open
+  bool join_incoming_ = false, called_ = false;
+  Clock::time_point first_incoming_{}, last_cycle_{};
+  std::optional<coordinator::Parameters> wanted_;
+  coordinator::Parameters parameters_;
+  std::optional<Error> broken_;
+  coordinator::Controller::Statistics controller_statistics_;
+  std::chrono::nanoseconds control_time_{0};
+
+  Executor executor_;
+  std::mutex close_mutex_;
+  std::thread thread_;
+};
+
+}  // namespace farandole

@@ -1,0 +1,419 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "frontend/coordination/executor.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "frontend/coordination/adasum.hpp"
+#include "frontend/coordination/neutral.hpp"
+#include "reduce/reduce.hpp"
+
+namespace farandole {
+namespace {
+
+using coordinator::Ready;
+
+// Enough that the next batch is packed while others travel; each holds a fusion buffer.
+constexpr std::size_t kFlightsMax = 4;
+constexpr std::size_t kSparesMax = kFlightsMax;
+// An operation so small is over sooner than another thread would have woken up for it.
+constexpr std::size_t kInlineBytesMax = 64 * 1024;
+
+Bytes size_in_bytes(const std::vector<std::int64_t>& shape, DType dtype) {
+  return Count{element_count(shape)} * size_of(dtype);
+}
+
+std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows) {
+  if (shape.empty()) return {rows};
+  shape.front() = rows;
+  return shape;
+}
+
+/// Rows of each rank's part of a reducescatter: as even as possible, the first ones longer.
+std::vector<std::int64_t> even_parts(std::int64_t rows, int rank_count) {
+  std::vector<std::int64_t> parts(static_cast<std::size_t>(rank_count), rows / rank_count);
+  for (std::int64_t rank = 0; rank < rows % rank_count; ++rank) ++parts[std::size_t(rank)];
+  return parts;
+}
+
+std::vector<std::size_t> elements(const std::vector<std::int64_t>& rows, std::size_t row) {
+  std::vector<std::size_t> counts;
+  for (const std::int64_t count : rows) counts.push_back(static_cast<std::size_t>(count) * row);
+  return counts;
+}
+
+std::int64_t total(const std::vector<std::int64_t>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+}
+
+/// What this rank puts into `flight` where the operation divides the first dimension.
+std::vector<std::int64_t> own_shape(const Flight& flight) {
+  const SharedSubmission& task = flight.tasks.front();
+  return task ? task->call.shape : with_rows(flight.terms().shape, 0);
+}
+
+std::string title(const std::vector<Ready>& members) {
+  std::string name = members.front().response.request->name;
+  if (members.size() == 1) return name;
+  return name + " and " + std::to_string(members.size() - 1) + " more";
+}
+
+/// Whether all tensors are reduced in place and lie one after the other.
+bool contiguous(const Flight& flight) {
+  const std::byte* expected = nullptr;
+  for (const SharedSubmission& task : flight.tasks) {
+    if (!task || task->call.in != task->call.out) return false;
+    const auto* data = static_cast<const std::byte*>(task->call.in);
+    if (expected != nullptr && data != expected) return false;
+    expected = data + size_in_bytes(task->call.shape, task->call.dtype).value();
+  }
+  return true;
+}
+
+}  // namespace
+
+Executor::Executor(Context& context, std::shared_ptr<ContextState> process,
+                   Communicator communicator, std::function<void(SubmissionState&)> done)
+    : context_(context),
+      process_(std::move(process)),
+      communicator_(std::move(communicator)),
+      done_(std::move(done)) {
+  thread_ = std::thread([this] { end_flights(); });
+}
+
+Executor::~Executor() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Executor::start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, bool last) {
+  Flight flight;
+  flight.members = std::move(batch.members);
+  flight.tasks = std::move(tasks);
+  flight.name = title(flight.members);
+  flight.ready = Clock::now();
+  if (const std::string& error = flight.members.front().response.error; !error.empty()) {
+    finish(flight, Error{ErrorKind::kMismatch, error});
+    return;
+  }
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return flights_.size() < kFlightsMax; });
+    ++counts_.batches;
+    counts_.tensors += flight.members.size();
+  }
+  if (auto launched = launch(flight); !launched) {
+    finish(flight, launched.error());
+    return;
+  }
+  if (!flight.request) {
+    finish(flight, {});
+    return;
+  }
+  const bool small = (flight.count * size_of(flight.terms().dtype)).value() <= kInlineBytesMax;
+  std::unique_lock lock(mutex_);
+  if (last && small && flights_.empty()) {
+    lock.unlock();
+    finish(flight, flight.request->wait());
+    return;
+  }
+  flights_.push_back(std::move(flight));
+  lock.unlock();
+  changed_.notify_all();
+}
+
+void Executor::end_flights() {
+  for (;;) {
+    Flight* flight = nullptr;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stopping_ || !flights_.empty(); });
+      if (flights_.empty()) return;
+      flight = &flights_.front();
+    }
+    finish(*flight, flight->request->wait());
+    {
+      const std::lock_guard lock(mutex_);
+      flights_.pop_front();
+    }
+    changed_.notify_all();
+  }
+}
+
+void Executor::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return flights_.empty(); });
+}
+
+Executor::Counts Executor::counts() const {
+  const std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+Result<void> Executor::take_buffer(Flight& flight, Bytes size) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto fits = std::ranges::find_if(spares_, [&](const auto& spare) {
+      return spare.first >= size.value() && spare.first / 4 <= size.value();
+    });
+    if (fits != spares_.end()) {
+      std::tie(flight.buffer_bytes, flight.buffer) = std::move(*fits);
+      spares_.erase(fits);
+      return {};
+    }
+  }
+  flight.buffer_bytes = std::bit_ceil(std::max(size.value(), std::size_t{4096}));
+  auto made = context_.allocate(Bytes{flight.buffer_bytes});
+  if (!made) return made.error();
+  flight.buffer = *std::move(made);
+  return {};
+}
+
+void Executor::give_back(Flight& flight) {
+  if (!flight.buffer) return;
+  const std::lock_guard lock(mutex_);
+  if (spares_.size() == kSparesMax) spares_.erase(spares_.begin());
+  spares_.emplace_back(flight.buffer_bytes, std::move(flight.buffer));
+}
+
+Result<void> Executor::launch(Flight& flight) {
+  switch (flight.terms().collective) {
+    case Collective::kAllreduce:
+      return flight.terms().adasum ? launch_adasum(flight) : launch_allreduce(flight);
+    case Collective::kBroadcast:
+      return launch_broadcast(flight);
+    case Collective::kReducescatter:
+      return launch_reducescatter(flight);
+    case Collective::kAllgather:
+      return launch_allgather(flight);
+    case Collective::kAlltoall:
+      return launch_alltoall(flight);
+    default:
+      return run(flight, {.collective = Collective::kBarrier});
+  }
+}
+
+Result<void> Executor::run(Flight& flight, Arguments arguments) {
+  const coordinator::Request& terms = flight.terms();
+  arguments.collective = terms.collective;
+  arguments.dtype = terms.dtype;
+  arguments.reduction = terms.reduction;
+  arguments.root = Rank{terms.root};
+  const int joined = flight.members.front().joined->count();
+  if (joined > 0 && reduces(terms.collective) && terms.reduction == Reduction::kAverage) {
+    arguments.reduction = Reduction::kSum;
+    flight.divisor = static_cast<std::size_t>(communicator_.size() - joined);
+  }
+  flight.started = Clock::now();
+  auto request = communicator_.start(arguments, {.name = flight.name, .factor = terms.factor});
+  if (!request) return request.error();
+  flight.request = *std::move(request);
+  return {};
+}
+
+/// Gives the batch one piece of memory, with this rank's tensors or the neutral element in it.
+Result<void> Executor::pack(Flight& flight) {
+  const coordinator::Request& terms = flight.terms();
+  for (const Ready& member : flight.members) {
+    flight.count += Count{element_count(member.response.request->shape)};
+  }
+  const bool several = flight.members.size() > 1;
+  const Bytes size = flight.count * size_of(terms.dtype);
+  if (several) {
+    const std::lock_guard lock(mutex_);
+    counts_.fused_bytes += size.value();
+    if (contiguous(flight)) ++counts_.without_copy;
+  }
+  if (const SharedSubmission& first = flight.tasks.front(); first) {
+    if (!several || contiguous(flight)) {
+      flight.in = static_cast<const std::byte*>(first->call.in);
+      flight.out = static_cast<std::byte*>(first->call.out);
+      return {};
+    }
+  }
+  if (auto taken = take_buffer(flight, size); !taken) return taken;
+  flight.in = flight.out = flight.buffer.get();
+  flight.unpack = true;
+  flight.packed = Clock::now();
+  std::byte* at = flight.out;
+  for (std::size_t i = 0; i < flight.members.size(); ++i) {
+    const Count count{element_count(flight.members[i].response.request->shape)};
+    const std::size_t bytes = (count * size_of(terms.dtype)).value();
+    if (!flight.tasks[i]) {
+      fill_neutral(at, count, terms.dtype, terms.reduction);
+    } else if (bytes > 0) {
+      std::memcpy(at, flight.tasks[i]->call.in, bytes);
+    }
+    at += bytes;
+  }
+  return {};
+}
+
+Result<void> Executor::launch_allreduce(Flight& flight) {
+  if (auto packed = pack(flight); !packed) return packed;
+  return run(flight, {.in = flight.in, .out = flight.out, .count = flight.count});
+}
+
+Result<void> Executor::launch_adasum(Flight& flight) {
+  if (auto packed = pack(flight); !packed) return packed;
+  flight.started = Clock::now();
+  const Bytes size = flight.count * size_of(flight.terms().dtype);
+  if (flight.in != flight.out && size.value() > 0) {
+    std::memcpy(flight.out, flight.in, size.value());
+  }
+  if (flight.terms().dtype == DType::kFloat32) {
+    auto* values = reinterpret_cast<float*>(flight.out);
+    return adasum(communicator_, {values, flight.count.value()}, flight.name);
+  }
+  auto* values = reinterpret_cast<double*>(flight.out);
+  return adasum(communicator_, {values, flight.count.value()}, flight.name);
+}
+
+Result<void> Executor::launch_broadcast(Flight& flight) {
+  const coordinator::Request& terms = flight.terms();
+  flight.count = Count{element_count(terms.shape)};
+  if (const SharedSubmission& task = flight.tasks.front(); task) {
+    return run(flight, {.in = task->call.in, .out = task->call.out, .count = flight.count});
+  }
+  auto taken = take_buffer(flight, flight.count * size_of(terms.dtype));
+  if (!taken) return taken;
+  return run(flight, {.out = flight.buffer.get(), .count = flight.count});
+}
+
+Result<void> Executor::launch_reducescatter(Flight& flight) {
+  const coordinator::Request& terms = flight.terms();
+  const auto self = static_cast<std::size_t>(communicator_.rank().value());
+  const auto parts = even_parts(row_count(terms.shape), communicator_.size());
+  const auto counts = elements(parts, row_length(terms.shape));
+  const SharedSubmission& task = flight.tasks.front();
+  const void* in = task ? task->call.in : nullptr;
+  if (!task) {
+    const Count whole{element_count(terms.shape)};
+    auto taken = take_buffer(flight, whole * size_of(terms.dtype));
+    if (!taken) return taken;
+    fill_neutral(flight.buffer.get(), whole, terms.dtype, terms.reduction);
+    in = flight.buffer.get();
+  }
+  flight.count = Count{counts[self]};
+  auto made = make_result(flight, with_rows(terms.shape, parts[self]));
+  if (!made) return made;
+  Arguments arguments{.in = in, .out = flight.out, .count = flight.count};
+  if (parts.front() != parts.back()) {
+    arguments.by_rank = true;
+    arguments.in_counts = counts;
+  }
+  return run(flight, arguments);
+}
+
+Result<void> Executor::launch_allgather(Flight& flight) {
+  const std::vector<std::int64_t> shape = own_shape(flight);
+  const std::int64_t own = row_count(shape);
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(communicator_.size()));
+  auto told =
+      communicator_.allgather(&own, rows.data(), Count{1}, DType::kInt64, {.name = flight.name});
+  if (!told) return told;
+  const auto counts = elements(rows, row_length(shape));
+  auto made = make_result(flight, with_rows(shape, total(rows)));
+  if (!made) return made;
+  const SharedSubmission& task = flight.tasks.front();
+  if (task) task->rows = rows;
+  flight.count = Count{counts[static_cast<std::size_t>(communicator_.rank().value())]};
+  Arguments arguments{
+      .in = task ? task->call.in : nullptr, .out = flight.out, .count = flight.count};
+  if (!std::ranges::all_of(rows, [&](std::int64_t other) { return other == own; })) {
+    arguments.by_rank = true;
+    arguments.out_counts = counts;
+  }
+  return run(flight, arguments);
+}
+
+Result<void> Executor::launch_alltoall(Flight& flight) {
+  const std::vector<std::int64_t> shape = own_shape(flight);
+  const SharedSubmission& task = flight.tasks.front();
+  std::vector<std::int64_t> sent = even_parts(row_count(shape), communicator_.size());
+  if (task && !task->call.splits.empty()) sent = task->call.splits;
+  std::vector<std::int64_t> received(sent.size());
+  auto told = communicator_.alltoall(sent.data(), received.data(), Count{1}, DType::kInt64,
+                                     {.name = flight.name});
+  if (!told) return told;
+  auto made = make_result(flight, with_rows(shape, total(received)));
+  if (!made) return made;
+  if (task) task->rows = received;
+  const auto in_counts = elements(sent, row_length(shape));
+  const auto out_counts = elements(received, row_length(shape));
+  flight.count = Count{element_count(shape)};
+  return run(flight, {.in = task ? task->call.in : nullptr,
+                      .out = flight.out,
+                      .by_rank = true,
+                      .in_counts = in_counts,
+                      .out_counts = out_counts});
+}
+
+/// Memory for a result of this shape, which the caller gets if this rank asked.
+Result<void> Executor::make_result(Flight& flight, std::vector<std::int64_t> shape) {
+  auto made = context_.allocate(size_in_bytes(shape, flight.terms().dtype));
+  if (!made) return made.error();
+  flight.result = *std::move(made);
+  flight.out = flight.result.get();
+  if (flight.tasks.front()) flight.tasks.front()->shape = std::move(shape);
+  return {};
+}
+
+void Executor::finish(Flight& flight, Result<void> outcome) {
+  const coordinator::Request& terms = flight.terms();
+  const Clock::time_point ended = Clock::now();
+  if (outcome && flight.divisor > 0) {
+    divide(flight.out, flight.out, flight.count, terms.dtype, flight.divisor);
+  }
+  const std::byte* at = flight.out;
+  for (std::size_t i = 0; i < flight.members.size() && flight.unpack; ++i) {
+    const coordinator::Request& member = *flight.members[i].response.request;
+    const std::size_t bytes = size_in_bytes(member.shape, member.dtype).value();
+    if (flight.tasks[i] && outcome && bytes > 0) {
+      std::memcpy(flight.tasks[i]->call.out, at, bytes);
+    }
+    at += bytes;
+  }
+  give_back(flight);
+  record(flight, ended, Clock::now());
+  for (const SharedSubmission& task : flight.tasks) {
+    if (!task) continue;
+    if (outcome) task->data = flight.result;
+    if (task->shape.empty()) task->shape = task->call.shape;
+    done_(*task);
+    task->finish(outcome);
+  }
+}
+
+void Executor::record(const Flight& flight, Clock::time_point ended, Clock::time_point copied) {
+  using coordinator::Phase;
+  const auto timeline = process_->current_timeline();
+  if (!timeline) return;
+  const bool ran = flight.started != Clock::time_point{};
+  const Clock::time_point left = flight.unpack ? flight.packed : ran ? flight.started : ended;
+  for (const SharedSubmission& task : flight.tasks) {
+    if (!task) continue;
+    const std::string& name = task->call.name;
+    timeline->span(name, Phase::kQueued, task->submitted, task->drained);
+    timeline->span(name, Phase::kNegotiating, task->drained, flight.ready);
+    timeline->span(name, Phase::kWaitingForGroup, flight.ready, left);
+    if (flight.unpack) timeline->span(name, Phase::kFusedCopyIn, flight.packed, flight.started);
+    if (ran) timeline->span(name, Phase::kCollective, flight.started, ended, flight.name);
+    if (flight.unpack) timeline->span(name, Phase::kFusedCopyOut, ended, copied);
+    timeline->span(name, Phase::kDone, copied, copied);
+  }
+  if (flight.members.size() < 2) return;
+  const Bytes size = flight.count * size_of(flight.terms().dtype);
+  timeline->counter("fused bytes", static_cast<double>(size.value()), flight.ready);
+}
+
+}  // namespace farandole

@@ -1,0 +1,102 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "coordinator/fusion.hpp"
+#include "farandole/coordinator.hpp"
+#include "frontend/context_state.hpp"
+#include "frontend/coordination/submission.hpp"
+
+namespace farandole {
+
+/// A batch on its way: what it moves, and where the results go.
+struct Flight {
+  std::vector<coordinator::Ready> members;
+  std::vector<SharedSubmission> tasks;  // by member; null where this rank did not ask
+  std::optional<Request> request;
+  std::shared_ptr<std::byte> buffer;  // of the batch; none if it runs in the caller's memory
+  std::size_t buffer_bytes = 0;
+  std::shared_ptr<std::byte> result;  // for the caller, where the library allocates it
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  Count count;
+  std::size_t divisor = 0;  // of the result, where joined ranks take no part in an average
+  bool unpack = false;      // from `out` to the tasks
+  std::string name;
+  Clock::time_point ready{}, packed{}, started{};  // packed: since when it was being copied
+
+  const coordinator::Request& terms() const { return *members.front().response.request; }
+};
+
+/// Runs what the controllers agreed on.
+///
+/// Threads   start() from the cycle thread; a thread of its own ends operations in order.
+/// Order     Operations start in the order of start(), and several run at once.
+/// Memory    Batches of several tensors are copied into library-owned memory, unless they already
+///           lie in place one after the other. Buffers are kept for the next batch.
+/// Blocking  start() while kFlightsMax batches are under way; allgather, alltoall and adasum until
+///           the ranks have told each other their sizes, or the whole sum.
+class Executor {
+ public:
+  /// `done` is called for each submission of this rank just before its waiters wake.
+  Executor(Context& context, std::shared_ptr<ContextState> process, Communicator communicator,
+           std::function<void(SubmissionState&)> done);
+  /// Waits for what is under way.
+  ~Executor();
+
+  /// `last`: no other batch follows at once. A small one then ends before this returns, which
+  /// spares it the way through the other thread.
+  void start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, bool last);
+
+  /// Waits until nothing is under way.
+  void drain();
+
+  struct Counts {
+    std::uint64_t batches = 0, tensors = 0, fused_bytes = 0, without_copy = 0;
+  };
+  Counts counts() const;
+
+ private:
+  Result<void> launch(Flight& flight);
+  Result<void> launch_allreduce(Flight& flight);
+  Result<void> launch_adasum(Flight& flight);
+  Result<void> launch_broadcast(Flight& flight);
+  Result<void> launch_reducescatter(Flight& flight);
+  Result<void> launch_allgather(Flight& flight);
+  Result<void> launch_alltoall(Flight& flight);
+  Result<void> run(Flight& flight, Arguments arguments);
+  Result<void> pack(Flight& flight);
+  Result<void> make_result(Flight& flight, std::vector<std::int64_t> shape);
+  Result<void> take_buffer(Flight& flight, Bytes size);
+  void give_back(Flight& flight);
+  void finish(Flight& flight, Result<void> outcome);
+  void end_flights();  // the thread
+
+  void record(const Flight& flight, Clock::time_point ended, Clock::time_point copied);
+
+  Context& context_;
+  const std::shared_ptr<ContextState> process_;
+  Communicator communicator_;
+  const std::function<void(SubmissionState&)> done_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Flight> flights_;  // the first is being ended
+  bool stopping_ = false;
+  Counts counts_;
+  std::vector<std::pair<std::size_t, std::shared_ptr<std::byte>>> spares_;  // bytes, buffer
+  std::thread thread_;
+};
+
+}  // namespace farandole

@@ -1,0 +1,150 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "farandole/coordinator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/settings.hpp"
+#include "frontend/coordination/clock_offset.hpp"
+#include "frontend/coordination/coordinator_state.hpp"
+
+namespace farandole {
+namespace {
+
+// Between two looks of a waiter whose submission another thread works on.
+constexpr auto kSleep = std::chrono::seconds(1);
+
+Result<std::chrono::nanoseconds> time_setting(std::string_view name) {
+  auto seconds = number_setting(name);
+  if (!seconds) return seconds.error();
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(*seconds * 1e9));
+}
+
+Result<bool> wait_until(SubmissionState& state, Deadline give_up) {
+  if (!state.finished()) {
+    const std::lock_guard lock(state.bell->mutex);
+    if (!std::exchange(state.bell->hurried, true)) state.bell->rung.notify_all();
+  }
+  while (!state.finished() && !give_up.passed()) {
+    const auto left = give_up.when() - Clock::now();
+    state.sleep_until_finished(std::min<std::chrono::nanoseconds>(left, kSleep));
+  }
+  if (!state.finished()) return false;
+  if (!state.outcome) return state.outcome.error();
+  return true;
+}
+
+/// The first coordinator of all ranks finds out what the ranks' clocks say, and starts the
+/// timeline that the environment asks for.
+Result<void> start_clock(Context& context, Communicator& communicator, ContextState& process) {
+  if (communicator.size() != context.size() || process.clock_known.exchange(true)) return {};
+  auto offset = clock_offset(communicator, process.members);
+  if (!offset) return offset.error();
+  process.clock_offset_ns = offset->count();
+  auto path = text_setting("FARANDOLE_TIMELINE");
+  if (!path) return path.error();
+  if (path->empty() || process.timeline_on) return {};
+  return context.start_timeline(*path);
+}
+
+}  // namespace
+
+Result<CoordinatorOptions> CoordinatorOptions::from_environment() {
+  auto cycle_time = time_setting("FARANDOLE_CYCLE_TIME");
+  if (!cycle_time) return cycle_time.error();
+  auto warning = time_setting("FARANDOLE_STALL_WARNING");
+  if (!warning) return warning.error();
+  auto shutdown = time_setting("FARANDOLE_STALL_SHUTDOWN");
+  if (!shutdown) return shutdown.error();
+  auto threshold = number_setting("FARANDOLE_FUSION_THRESHOLD");
+  if (!threshold) return threshold.error();
+  auto capacity = number_setting("FARANDOLE_CACHE_CAPACITY");
+  if (!capacity) return capacity.error();
+  return CoordinatorOptions{.cycle_time = *cycle_time,
+                            .fusion_threshold = Bytes{static_cast<std::size_t>(*threshold)},
+                            .cache_capacity = static_cast<std::size_t>(*capacity),
+                            .stall_warning = *warning,
+                            .stall_shutdown = *shutdown};
+}
+
+Result<void> Submission::wait() {
+  auto ended = wait_until(*state_, Deadline::never());
+  return ended ? Result<void>() : ended.error();
+}
+
+Result<bool> Submission::wait_for(std::chrono::milliseconds timeout) {
+  return wait_until(*state_, Deadline::after(timeout));
+}
+
+Result<bool> Submission::test() {
+  if (!state_->finished()) return false;
+  if (!state_->outcome) return state_->outcome.error();
+  return true;
+}
+
+const std::shared_ptr<std::byte>& Submission::data() const {
+  return state_->data;
+}
+const std::vector<std::int64_t>& Submission::shape() const {
+  return state_->shape;
+}
+const std::vector<std::int64_t>& Submission::rows() const {
+  return state_->rows;
+}
+DType Submission::dtype() const {
+  return state_->call.dtype;
+}
+Rank Submission::last_joined() const {
+  return state_->last_joined;
+}
+
+Coordinator::Coordinator(std::unique_ptr<CoordinatorState> state) : state_(std::move(state)) {}
+Coordinator::~Coordinator() = default;
+
+Result<std::unique_ptr<Coordinator>> Coordinator::create(Context& context,
+                                                         Communicator communicator,
+                                                         const CoordinatorOptions& options) {
+  const std::shared_ptr<ContextState>& process = communicator.state_->context;
+  if (auto started = start_clock(context, communicator, *process); !started) {
+    return started.error();
+  }
+  std::vector<Rank> everyone;
+  for (int rank = 0; rank < communicator.size(); ++rank) everyone.push_back(Rank{rank});
+  auto control = communicator.group(everyone);
+  if (!control) return control.error();
+  auto data = communicator.group(everyone);
+  if (!data) return data.error();
+  const std::uint32_t number = (*control)->state_->group->communicator;
+  auto state =
+      std::make_unique<CoordinatorState>(context, process, **control, number, **data, options);
+  return std::unique_ptr<Coordinator>(new Coordinator(std::move(state)));
+}
+
+Result<std::vector<Submission>> Coordinator::submit(std::vector<TensorCall> calls,
+                                                    std::string group) {
+  return state_->submit(std::move(calls), std::move(group));
+}
+
+Result<Submission> Coordinator::join() {
+  return state_->join();
+}
+
+void Coordinator::close() {
+  state_->close();
+}
+
+void Coordinator::configure(std::chrono::nanoseconds cycle_time, Bytes fusion_threshold) {
+  state_->configure({.cycle_time_ns = static_cast<std::uint64_t>(cycle_time.count()),
+                     .fusion_threshold_bytes = fusion_threshold.value()});
+}
+
+CoordinatorOptions Coordinator::options() const {
+  return state_->options();
+}
+
+Coordinator::Statistics Coordinator::statistics() const {
+  return state_->statistics();
+}
+
+}  // namespace farandole
