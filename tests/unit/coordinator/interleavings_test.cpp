@@ -63,7 +63,11 @@ TEST(Interleavings, OfSeveralProcessSets) {
 // Goal: the checks above can fail.
 // Method: one rank's cache has another order of use; with and without a look at the caches.
 TEST(Interleavings, NoticeABrokenCache) {
-  const Kind kind{.capacity_min = 2, .capacity_max = 3, .mismatch_percent = 0};
+  const Kind kind{.capacity_min = 2,
+                  .capacity_max = 3,
+                  .step_count_min = 3,
+                  .name_count_min = 4,
+                  .mismatch_percent = 0};
   constexpr int kSchedules = 1000;
   for (const bool watch_caches : {true, false}) {
     int caught = 0;

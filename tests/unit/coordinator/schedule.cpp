@@ -30,7 +30,7 @@ Schedule::Counts& Schedule::Counts::operator+=(const Counts& other) {
 
 Schedule::Schedule(const Kind& kind, std::uint64_t seed) : kind_(kind), random_(seed) {
   const int rank_count = draw(2, kind_.rank_count_max);
-  const int step_count = draw(1, kStepsMax);
+  const int step_count = draw(kind_.step_count_min, kStepsMax);
   programs_.resize(static_cast<std::size_t>(rank_count));
   for (int rank = 0; rank < rank_count; ++rank) {
     steps_left_.push_back(kind_.joins ? draw(1, step_count) : step_count);
@@ -63,7 +63,7 @@ void Schedule::make_sets() {
     std::shuffle(members.begin(), members.end(), random_);
     const auto rank_count = static_cast<std::int32_t>(members.size());
     sets_.push_back({std::move(members), Job(rank_count, options), {}, {}});
-    for (int name = draw(1, kNamesMax); name > 0; --name) {
+    for (int name = draw(kind_.name_count_min, kNamesMax); name > 0; --name) {
       sets_.back().terms["t" + std::to_string(name)] = random_terms(rank_count);
     }
   }

@@ -16,6 +16,7 @@ namespace farandole::coordinator::test {
 struct Kind {
   std::size_t capacity_min = 0, capacity_max = 6;
   std::int32_t rank_count_max = 8;
+  int step_count_min = 1, name_count_min = 1;
   std::size_t set_count_max = 1;  // process sets, each with some of the ranks
   int mismatch_percent = 25;      // of steps, where one rank asks for something else
   int change_percent = 10;        // of names and of groups, between two steps

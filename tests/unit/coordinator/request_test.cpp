@@ -1,0 +1,100 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "coordinator/request.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+namespace farandole::coordinator {
+namespace {
+
+Request example() {
+  Request request;
+  request.name = "x";
+  request.dtype = DType::kFloat32;
+  request.shape = {2, 3};
+  return request;
+}
+
+bool agrees(const Request& request, const std::function<void(Request&)>& change) {
+  Request other = request;
+  change(other);
+  EXPECT_EQ(agree(request, other), agree(other, request));
+  return agree(request, other);
+}
+
+// Goal: ranks agree on everything that makes one operation of their requests, and on no more.
+// Method: change one term at a time, of collectives for which it counts and for which not.
+TEST(Agree, ComparesWhatMatters) {
+  const Request sum = example();
+  EXPECT_TRUE(agrees(sum, [](Request&) {}));
+  EXPECT_TRUE(agrees(sum, [](Request& r) { r.root = 1; }));
+  EXPECT_TRUE(agrees(sum, [](Request& r) { r.factor = 2; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.collective = Collective::kAllgather; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.reduction = Reduction::kMax; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.adasum = true; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.dtype = DType::kInt32; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.shape = {3, 3}; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.shape = {2, 3, 1}; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.device = 0; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.group = "g"; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.group_size = 2; }));
+
+  Request on_device = sum;
+  on_device.device = 0;
+  EXPECT_TRUE(agrees(on_device, [](Request& r) { r.device = 3; }));
+  Request scaled = sum;
+  scaled.reduction = Reduction::kPremultipliedSum;
+  EXPECT_FALSE(agrees(scaled, [](Request& r) { r.factor = 2; }));
+  scaled.factor = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(agree(scaled, scaled));
+  Request adasum = sum;
+  adasum.adasum = true;
+  EXPECT_TRUE(agrees(adasum, [](Request& r) { r.reduction = Reduction::kMax; }));
+  Request broadcast = sum;
+  broadcast.collective = Collective::kBroadcast;
+  EXPECT_TRUE(agrees(broadcast, [](Request& r) { r.reduction = Reduction::kMax; }));
+  EXPECT_FALSE(agrees(broadcast, [](Request& r) { r.root = 1; }));
+  Request barrier = sum;
+  barrier.collective = Collective::kBarrier;
+  EXPECT_TRUE(agrees(barrier, [](Request& r) { r.dtype = DType::kInt8, r.shape = {}; }));
+}
+
+TEST(Agree, LeavesTheRowsOfEachRankToIt) {
+  for (const Collective collective : {Collective::kAllgather, Collective::kAlltoall}) {
+    Request request = example();
+    request.collective = collective;
+    EXPECT_TRUE(agrees(request, [](Request& r) { r.shape = {9, 3}; }));
+    EXPECT_FALSE(agrees(request, [](Request& r) { r.shape = {2, 4}; }));
+    EXPECT_FALSE(agrees(request, [](Request& r) { r.shape = {}; }));
+    request.shape = {};
+    EXPECT_TRUE(agree(request, request));
+  }
+}
+
+// Goal: texts for messages say what ranks can disagree on.
+// Method: examples.
+TEST(Describe, TellsTheTerms) {
+  Request request = example();
+  EXPECT_EQ(describe(request), "allreduce sum float32[2, 3]");
+  request.reduction = Reduction::kPremultipliedSum;
+  request.factor = 0.1;
+  request.shape = {};
+  EXPECT_EQ(describe(request), "allreduce premultiplied_sum by 0.1 float32[]");
+  request.adasum = true;
+  request.device = 2;
+  EXPECT_EQ(describe(request), "allreduce adasum float32[] on device 2");
+  request.collective = Collective::kBroadcast;
+  request.root = 5;
+  request.group = "g";
+  request.group_size = 3;
+  EXPECT_EQ(describe(request), "broadcast float32[] from rank 5 on device 2 in group 'g' of 3");
+  request = Request();
+  request.collective = Collective::kBarrier;
+  EXPECT_EQ(describe(request), "barrier");
+}
+
+}  // namespace
+}  // namespace farandole::coordinator
