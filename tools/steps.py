@@ -62,6 +62,8 @@ def system() -> None:
         "g++": shutil.which("g++"),
         "libgtest-dev": Path("/usr/include/gtest/gtest.h").exists(),
         "iproute2": shutil.which("ip"),  # several hosts, as network namespaces
+        "openssh-client": shutil.which("ssh"),
+        "openssh-server": shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin"),
     }
     missing = [package for package, found in have.items() if not found]
     if not missing:

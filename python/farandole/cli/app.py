@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
+from farandole.cli.agent import agent
 from farandole.cli.algorithms import algorithms
 from farandole.cli.bench import bench
 from farandole.cli.doctor import doctor
 from farandole.cli.explain import explain
 from farandole.cli.run import run
 from farandole.cli.show import settings
+from farandole.cli.simulate import app as simulate
+from farandole.cli.trace import trace
 from farandole.cli.verify import verify
 
 app = typer.Typer(
@@ -44,3 +47,6 @@ app.command(
 )(run)
 for command in (bench, algorithms, explain, verify, settings, doctor):
     app.command()(command)
+app.command(hidden=True)(agent)
+app.add_typer(simulate, name="simulate")
+app.add_typer(trace, name="trace")

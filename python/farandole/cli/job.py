@@ -1,6 +1,6 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The identity of a job on this machine, and how its ranks learn of it: their environment."""
+"""The identity of a job, and how its ranks on this machine learn of it: their environment."""
 
 from __future__ import annotations
 
@@ -8,78 +8,120 @@ import os
 import secrets
 import socket
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-_ADDRESS = "127.0.0.1"
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What all ranks of a job share, on whatever host they run."""
+
+    job_id: str
+    secret: str
+    rank_count: int
+    address: str  # where rank 0 listens, as the others see it
+    port: int
+    torch_port: int  # for torch's own store, at the same address
 
 
 class LocalJob:
-    """A job of `rank_count` ranks on this machine, with the descriptors that hold it together.
+    """This machine's `ranks` of a job, with the descriptors that hold them together.
 
     listener       Bound and listening before any rank starts, so no port can be lost to a race;
-                   rank 0 inherits it.
+                   rank 0 inherits it. None where rank 0 runs elsewhere.
     launcher_read  Read end of a pipe of which only this process holds the write end: every rank
                    inherits it and sees it close when this process is gone.
     """
 
-    def __init__(self, rank_count: int) -> None:
-        self.id = secrets.token_hex(8)
-        self.rank_count = rank_count
-        self._secret = secrets.token_hex(32)
-        self.listener = socket.create_server((_ADDRESS, 0), backlog=max(128, rank_count))
+    def __init__(self, meeting: Meeting, ranks: range, listener: socket.socket | None) -> None:
+        self.ranks = ranks
+        self._meeting = meeting
+        self._listener = listener
         self.launcher_read, self._launcher_write = os.pipe()
-        self._torch_port = _free_port()
 
-    @property
-    def port(self) -> int:
-        return int(self.listener.getsockname()[1])
+    @classmethod
+    def alone(cls, rank_count: int) -> LocalJob:
+        """A new job with all its ranks on this machine, out of reach of others."""
+        listener = listen_for_ranks(rank_count, _LOOPBACK)
+        port, torch_port = listener.getsockname()[1], free_port()
+        return cls(
+            Meeting(new_job_id(), new_secret(), rank_count, _LOOPBACK, port, torch_port),
+            range(rank_count),
+            listener,
+        )
 
     def inherited_fds(self, rank: int) -> tuple[int, ...]:
         """Descriptors that the rank keeps, under the same numbers."""
-        return (self.launcher_read, self.listener.fileno()) if rank == 0 else (self.launcher_read,)
+        if rank == 0 and self._listener is not None:
+            return (self.launcher_read, self._listener.fileno())
+        return (self.launcher_read,)
 
     def environment(self, rank: int, base: Mapping[str, str]) -> dict[str, str]:
         """`base` with this rank's place in the job, in our variables and in torch's."""
+        meeting, local_size = self._meeting, len(self.ranks)
+        address = f"[{meeting.address}]" if ":" in meeting.address else meeting.address
         values = dict(base)
         values.pop("FARANDOLE_LISTEN_FD", None)
-        values.setdefault("OMP_NUM_THREADS", str(omp_threads(self.rank_count)))
+        values.setdefault("OMP_NUM_THREADS", str(omp_threads(local_size)))
         values |= {
-            "FARANDOLE_JOB": self.id,
-            "FARANDOLE_SECRET": self._secret,
-            "FARANDOLE_RENDEZVOUS": f"{_ADDRESS}:{self.port}",
+            "FARANDOLE_JOB": meeting.job_id,
+            "FARANDOLE_SECRET": meeting.secret,
+            "FARANDOLE_RENDEZVOUS": f"{address}:{meeting.port}",
             "FARANDOLE_LAUNCHER_FD": str(self.launcher_read),
-            "MASTER_ADDR": _ADDRESS,
-            "MASTER_PORT": str(self._torch_port),
+            "MASTER_ADDR": meeting.address,
+            "MASTER_PORT": str(meeting.torch_port),
         }
-        if rank == 0:
-            values["FARANDOLE_LISTEN_FD"] = str(self.listener.fileno())
+        if rank == 0 and self._listener is not None:
+            values["FARANDOLE_LISTEN_FD"] = str(self._listener.fileno())
+        local_rank = self.ranks.index(rank)
         for name, value in {
             "RANK": rank,
-            "SIZE": self.rank_count,
-            "LOCAL_RANK": rank,
-            "LOCAL_SIZE": self.rank_count,
+            "SIZE": meeting.rank_count,
+            "LOCAL_RANK": local_rank,
+            "LOCAL_SIZE": local_size,
         }.items():
             values[f"FARANDOLE_{name}"] = str(value)
         values |= {
             "RANK": str(rank),
-            "WORLD_SIZE": str(self.rank_count),
-            "LOCAL_RANK": str(rank),
-            "LOCAL_WORLD_SIZE": str(self.rank_count),
+            "WORLD_SIZE": str(meeting.rank_count),
+            "LOCAL_RANK": str(local_rank),
+            "LOCAL_WORLD_SIZE": str(local_size),
         }
         return values
 
     def started(self) -> None:
         """All ranks have inherited what they need: drops this process's copies of it."""
-        self.listener.close()
+        self._close_listener()
         os.close(self.launcher_read)
         self.launcher_read = -1
 
     def close(self) -> None:
         """Closes everything; ranks that still run see the launcher as gone. Idempotent."""
-        self.listener.close()
+        self._close_listener()
         for fd in (self.launcher_read, self._launcher_write):
             if fd >= 0:
                 os.close(fd)
         self.launcher_read = self._launcher_write = -1
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+
+def new_job_id() -> str:
+    return secrets.token_hex(8)
+
+
+def new_secret() -> str:
+    return secrets.token_hex(32)
+
+
+def listen_for_ranks(
+    rank_count: int, address: str, family: socket.AddressFamily = socket.AF_INET
+) -> socket.socket:
+    """Rank 0's listener, at a free port of `address`, "" for all of this machine's."""
+    return socket.create_server((address, 0), family=family, backlog=max(128, rank_count))
 
 
 def usable_cores() -> list[int]:
@@ -98,7 +140,7 @@ def cores_of_rank(rank: int, rank_count: int, cores: list[int]) -> list[int]:
     return cores[rank * len(cores) // rank_count : (rank + 1) * len(cores) // rank_count]
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """A port free now; torch binds it itself, so another program could be faster."""
-    with socket.create_server((_ADDRESS, 0)) as server:
+    with socket.create_server((_LOOPBACK, 0)) as server:
         return int(server.getsockname()[1])

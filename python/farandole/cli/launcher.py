@@ -8,6 +8,7 @@ import contextlib
 import enum
 import os
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import Protocol
 
 from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
 from farandole.cli.output import PIPE_READS_MAX, PrefixedStream
@@ -27,6 +29,31 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILL_AFTER_SECONDS = 2.0  # from SIGTERM to SIGKILL
 _LEFTOVER_PATIENCE_SECONDS = 0.5
 TIMED_OUT_STATUS = 124  # as of timeout(1)
+NOT_FOUND_STATUS = 127  # as of a shell
+NOT_EXECUTABLE_STATUS = 126
+
+
+class LaunchError(Exception):
+    """Why a job does not come to run, in words for the user, and the exit status that says so."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class RankStream(Protocol):
+    """One output stream of one rank, as PrefixedStream: `pump()` passes on what a pipe holds."""
+
+    source_fd: int
+
+    @property
+    def open(self) -> bool: ...
+    def pump(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+# From rank, the pipe's read end, and 1 for standard output or 2 for standard error.
+StreamMaker = Callable[[int, int, int], RankStream]
 
 
 class Output(enum.Enum):
@@ -41,9 +68,9 @@ class LaunchOptions:
     """`output` may be a folder, which gets rank-0.out, rank-0.err and so on."""
 
     command: Sequence[str]
-    rank_count: int
+    rank_count: int  # of the whole job
     environment: Mapping[str, str] = field(default_factory=dict)  # on top of the launcher's own
-    output: Output | Path = Output.INHERIT
+    output: Output | Path | StreamMaker = Output.INHERIT
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
     bind: bool = False
@@ -54,7 +81,7 @@ class _Rank:
     rank: int
     process: subprocess.Popen[bytes]
     pidfd: int
-    streams: list[PrefixedStream]
+    streams: list[RankStream]
 
     @property
     def title(self) -> str:
@@ -66,7 +93,8 @@ def report_to_stderr(message: str) -> None:
 
 
 class Launcher:
-    """One run of one command in `rank_count` processes.
+    """One run of one command in the processes of a job that are this machine's: all `rank_count`,
+    or the ranks of `job`.
 
         launcher = Launcher(options)
         with forward_signals(launcher), launcher:
@@ -82,11 +110,18 @@ class Launcher:
     """
 
     def __init__(
-        self, options: LaunchOptions, report: Callable[[str], None] = report_to_stderr
+        self,
+        options: LaunchOptions,
+        report: Callable[[str], None] = report_to_stderr,
+        job: LocalJob | None = None,
+        when_failed: Callable[[int], None] = lambda status: None,
     ) -> None:
+        """`when_failed` hears the exit status of the first rank that fails, at once."""
         self._options = options
         self._report = report
-        self._ranks: list[_Rank] = []
+        self._part = job
+        self._when_failed = when_failed
+        self._ranks: dict[int, _Rank] = {}
         self._running: set[int] = set()
         self._selector = selectors.DefaultSelector()
         self._escalation: list[int] = []  # signals still to come, the next one last
@@ -101,7 +136,7 @@ class Launcher:
     @property
     def pids(self) -> list[int]:
         """Of the processes started for the ranks, by rank."""
-        return [rank.process.pid for rank in self._ranks]
+        return [rank.process.pid for rank in self._ranks.values()]
 
     def __enter__(self) -> Launcher:
         self.start()
@@ -118,12 +153,12 @@ class Launcher:
     # Start
 
     def start(self) -> None:
-        self._job = LocalJob(self._options.rank_count)
+        self._job = self._part or LocalJob.alone(self._options.rank_count)
         self._guard = Guard()
         # A signal that came between fork and exec would be noted in the child and forgotten.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
         try:
-            for rank in range(self._options.rank_count):
+            for rank in self._job.ranks:
                 self._start_rank(rank, blocked)
         except BaseException:
             self.close()
@@ -140,7 +175,10 @@ class Launcher:
     def _start_rank(self, rank: int, mask: set[int | signal.Signals]) -> None:
         options = self._options
         parent_pid = os.getpid()
-        cores = cores_of_rank(rank, options.rank_count, usable_cores()) if options.bind else None
+        ranks = self._job.ranks
+        cores = (
+            cores_of_rank(ranks.index(rank), len(ranks), usable_cores()) if options.bind else None
+        )
 
         def prepare_child() -> None:
             self._guard.watch_this_process()
@@ -165,13 +203,14 @@ class Launcher:
                 preexec_fn=prepare_child,
             )
         started = _Rank(rank, process, os.pidfd_open(process.pid), [])
-        self._ranks.append(started)
+        self._ranks[rank] = started
         self._running.add(rank)
         self._call_when_readable(started.pidfd, lambda: self._rank_ended(started))
+        make_stream = options.output if callable(options.output) else PrefixedStream
         for pipe, target in ((process.stdout, 1), (process.stderr, 2)):
             if pipe is not None:
                 with pipe:
-                    stream = PrefixedStream(rank, os.dup(pipe.fileno()), target)
+                    stream = make_stream(rank, os.dup(pipe.fileno()), target)
                 started.streams.append(stream)
                 self._call_when_readable(stream.source_fd, partial(self._pump, stream))
 
@@ -179,7 +218,7 @@ class Launcher:
         output = self._options.output
         if output is Output.INHERIT:
             return None, None
-        if output is Output.PREFIX:
+        if not isinstance(output, Path):
             return subprocess.PIPE, subprocess.PIPE
         output.mkdir(parents=True, exist_ok=True)
         return tuple(
@@ -210,14 +249,26 @@ class Launcher:
     def kill(self) -> None:
         self._signal_ranks(signal.SIGKILL)
 
-    def wake_on(self, source: socket.socket) -> None:
-        """wait() also wakes when `source` has bytes, and drops them."""
-        self._call_when_readable(source.fileno(), lambda: _drop_bytes(source))
+    def end_after(self, delay_seconds: float) -> None:
+        """Ends the ranks as if one had failed: SIGTERM after so long, then SIGKILL. From wait()."""
+        if not self._escalation and self._next_step_at is None:
+            self._escalate_after(delay_seconds)
+        elif len(self._escalation) == 2 and self._next_step_at is not None:
+            self._next_step_at = min(self._next_step_at, time.monotonic() + delay_seconds)
+
+    def wake_on(self, source: socket.socket, action: Callable[[], object] = lambda: None) -> None:
+        """wait() also wakes when `source` has bytes; it drops them and calls `action`."""
+
+        def woken() -> None:
+            drop_bytes(source)
+            action()
+
+        self._call_when_readable(source.fileno(), woken)
 
     def _call_when_readable(self, fd: int, action: Callable[[], object]) -> None:
         self._selector.register(fd, selectors.EVENT_READ, action)
 
-    def _pump(self, stream: PrefixedStream) -> bool:
+    def _pump(self, stream: RankStream) -> bool:
         fd = stream.source_fd
         more = stream.pump()
         if fd >= 0 and not stream.open:
@@ -236,7 +287,7 @@ class Launcher:
             self._early_signals.append(signum)
             return
         self._sent.add(signum)
-        for rank in self._ranks:
+        for rank in self._ranks.values():
             if rank.rank in self._running:
                 # Its zombie is ours until _finish(), so the number cannot have been given anew.
                 signal_group_quietly(rank.process.pid, signum)
@@ -257,7 +308,9 @@ class Launcher:
             self._failed(128 + end.si_status)
 
     def _failed(self, status: int) -> None:
-        self.exit_status = self.exit_status or status
+        if self.exit_status == 0:
+            self.exit_status = status
+            self._when_failed(status)
         if self._next_step_at is None and not self._escalation:
             self._escalate_after(self._options.grace_seconds)
 
@@ -290,7 +343,7 @@ class Launcher:
         left = end_sessions(set(self.pids), _LEFTOVER_PATIENCE_SECONDS)
         if left:
             self._report(f"could not end these processes: {', '.join(map(str, left))}")
-        for rank in self._ranks:
+        for rank in self._ranks.values():
             self._pump_dry(rank)
             for stream in rank.streams:
                 stream.close()
@@ -304,7 +357,7 @@ class Launcher:
         if not self._ranks:
             self._end_job()
             return
-        for rank in self._ranks:
+        for rank in self._ranks.values():
             signal_group_quietly(rank.process.pid, signal.SIGKILL)
             os.waitid(os.P_PIDFD, rank.pidfd, os.WEXITED | os.WNOWAIT)
         self._finish()
@@ -315,6 +368,20 @@ class Launcher:
         self._selector.close()
 
 
+def resolve_command(command: Sequence[str]) -> list[str]:
+    """`command` as this machine can execute it; raises LaunchError with a shell's status."""
+    program, *arguments = command
+    if program.endswith(".py"):
+        if not Path(program).is_file():
+            raise LaunchError(f"there is no file {program}", NOT_FOUND_STATUS)
+        return [sys.executable, program, *arguments]
+    if shutil.which(program) is None:
+        if "/" in program and Path(program).exists():
+            raise LaunchError(f"{program} is not executable", NOT_EXECUTABLE_STATUS)
+        raise LaunchError(f"command not found: {program}", NOT_FOUND_STATUS)
+    return [program, *arguments]
+
+
 def signal_name(signum: int) -> str:
     try:
         return signal.Signals(signum).name
@@ -322,8 +389,13 @@ def signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
+class TakesSignals(Protocol):
+    def signal(self, signum: int) -> None: ...
+    def wake_on(self, source: socket.socket) -> None: ...
+
+
 @contextlib.contextmanager
-def forward_signals(launcher: Launcher) -> Iterator[None]:
+def forward_signals(launcher: TakesSignals) -> Iterator[None]:
     """While it lasts, SIGINT, SIGTERM and SIGHUP go to the ranks. Main thread only."""
 
     def forward(signum: int, frame: FrameType | None) -> None:
@@ -349,7 +421,7 @@ def forward_signals(launcher: Launcher) -> Iterator[None]:
         waker.close()
 
 
-def _drop_bytes(source: socket.socket) -> None:
+def drop_bytes(source: socket.socket) -> None:
     with contextlib.suppress(BlockingIOError):
         while source.recv(4096):
             pass

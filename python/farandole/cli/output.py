@@ -19,7 +19,7 @@ class PrefixedStream:
     def __init__(self, rank: int, source_fd: int, target_fd: int) -> None:
         self.source_fd = source_fd
         self._target_fd = target_fd
-        self._prefix = _prefix(rank, colour=_wants_colour(target_fd))
+        self.prefix = prefix(rank, colour=wants_colour(target_fd))
         self._pending = b""
         os.set_blocking(source_fd, False)
 
@@ -59,7 +59,7 @@ class PrefixedStream:
 
     def _write(self, lines: list[bytes]) -> None:
         try:
-            _write_all(self._target_fd, b"".join(self._prefix + line + b"\n" for line in lines))
+            write_all(self._target_fd, b"".join(self.prefix + line + b"\n" for line in lines))
         except BrokenPipeError:
             # Our reader has gone. Closing the rank's pipe tells the rank so, as it would
             # have been told without us in between.
@@ -68,17 +68,17 @@ class PrefixedStream:
             self.source_fd = -1
 
 
-def _prefix(rank: int, colour: bool) -> bytes:
+def prefix(rank: int, colour: bool) -> bytes:
     if not colour:
         return f"[{rank}] ".encode()
     return f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m[{rank}]\x1b[0m ".encode()
 
 
-def _wants_colour(fd: int) -> bool:
+def wants_colour(fd: int) -> bool:
     return os.isatty(fd) and not os.environ.get("NO_COLOR")
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         select.select([], [fd], [])  # whoever shares our terminal may have made it non-blocking

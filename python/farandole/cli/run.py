@@ -1,21 +1,32 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""`farandole run`: a command in n processes on this machine."""
+"""`farandole run`: a command in n processes, on this machine or on several hosts."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from farandole.cli.launcher import Launcher, LaunchOptions, Output, forward_signals
+from farandole.cli.hosts import HostsError, parse_hosts, place, read_hostfile
+from farandole.cli.launcher import (
+    NOT_EXECUTABLE_STATUS,
+    Launcher,
+    LaunchError,
+    LaunchOptions,
+    Output,
+    forward_signals,
+    resolve_command,
+)
+from farandole.cli.remote import RemoteLauncher
+from farandole.cli.ssh import Ssh
 
-NOT_FOUND_STATUS = 127  # as of a shell
-NOT_EXECUTABLE_STATUS = 126
+_START_TIMEOUT_SECONDS = 120.0  # as the ranks' own
 
 
 def run(
@@ -60,28 +71,140 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Sets a variable for every rank; repeatable."),
     ] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "-H", "--hosts", metavar="HOST:SLOTS,...", help="Hosts and how many ranks each takes."
+        ),
+    ] = None,
+    hostfile: Annotated[
+        Path | None,
+        typer.Option(
+            "-hostfile", "--hostfile", help="The same in a file, a host per line: node1 slots=4."
+        ),
+    ] = None,
+    ssh_port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port of ssh on all hosts.")
+    ] = None,
+    ssh_identity_file: Annotated[
+        Path | None, typer.Option("-i", "--ssh-identity-file", help="Private key for ssh.")
+    ] = None,
+    ssh_command: Annotated[
+        str, typer.Option(help="What to run as ssh, with options of its own before ours.")
+    ] = "ssh",
+    network_interface: Annotated[
+        str | None,
+        typer.Option(
+            "--network-interface",
+            "--network-interfaces",
+            help="Sets FARANDOLE_INTERFACE: interface or address for the ranks' sockets.",
+        ),
+    ] = None,
+    start_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="Sets FARANDOLE_START_TIMEOUT: seconds that hosts, then ranks, have to come.",
+        ),
+    ] = None,
+    timeline_filename: Annotated[
+        str | None,
+        typer.Option(help="Sets FARANDOLE_TIMELINE: a file per rank with what it did when."),
+    ] = None,
+    fusion_threshold_mb: Annotated[
+        int | None,
+        typer.Option(min=0, help="Sets FARANDOLE_FUSION_THRESHOLD, here in MiB; 0: no fusion."),
+    ] = None,
+    cycle_time_ms: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, max=10_000.0, help="Sets FARANDOLE_CYCLE_TIME, here in milliseconds."
+        ),
+    ] = None,
+    cache_capacity: Annotated[
+        int | None,
+        typer.Option(min=0, max=65536, help="Sets FARANDOLE_CACHE_CAPACITY; 0: no cache."),
+    ] = None,
+    no_stall_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-stall-check", help="Sets FARANDOLE_STALL_WARNING and _SHUTDOWN to 0: never."
+        ),
+    ] = False,
+    stall_check_warning_time_seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Sets FARANDOLE_STALL_WARNING; 0: never.")
+    ] = None,
+    stall_check_shutdown_time_seconds: Annotated[
+        float | None, typer.Option(min=0.0, help="Sets FARANDOLE_STALL_SHUTDOWN; 0: never.")
+    ] = None,
+    autotune: Annotated[
+        bool, typer.Option("--autotune", help="Sets FARANDOLE_AUTOTUNE=1.")
+    ] = False,
+    autotune_log_file: Annotated[
+        str | None, typer.Option(help="Sets FARANDOLE_AUTOTUNE_LOG.")
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Say how hosts are reached and what is set.")
+    ] = False,
 ) -> None:
-    """Run a command as the ranks of a job on this machine.
+    """Run a command as the ranks of a job, on this machine or on several hosts.
 
     Each rank finds its place through FARANDOLE_RANK and its like, and through torch's RANK,
     WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. OMP_NUM_THREADS is set to cores / ranks
-    unless you set it; with -p or --output-dir also PYTHONUNBUFFERED. Only rank 0 reads the
-    standard input.
+    unless you set it; with -p, --output-dir or other hosts also PYTHONUNBUFFERED. Only rank 0
+    reads the standard input; in a job with other hosts no rank does.
 
     When a rank fails, the others have --grace seconds to end, then get SIGTERM, then SIGKILL.
     The exit status is 0 if all ranks return 0, else that of the first one that failed (128 + n
     for signal n). SIGINT, SIGTERM and SIGHUP go to every rank; a second Ctrl-C kills.
+
+    With --hosts or --hostfile, ranks fill the hosts one after the other. This machine, by its
+    name or as localhost, needs no ssh; every other host needs one that asks no questions, and the
+    same farandole in the same Python and the same working directory as here. An unknown host's
+    key is accepted and remembered, a changed one refused. Ranks there get the environment of
+    that host; from here PATH (before theirs), LD_LIBRARY_PATH, VIRTUAL_ENV, CONDA_PREFIX and what
+    begins with FARANDOLE_, HOROVOD_, PYTHON, OMP_, MKL_, NCCL_ or TORCH_; and what --env sets. If
+    this command is killed or out of reach for a minute, all ranks end.
+
+    Horovod's variables for fusion, cycle time, cache, timeline, autotuning and stall check are
+    taken for ours where ours are not set; --verbose says which.
     """
     if prefix_output and output_dir is not None:
         raise typer.BadParameter("give --prefix-output or --output-dir, not both")
+    if hosts is not None and hostfile is not None:
+        raise typer.BadParameter("give --hosts or --hostfile, not both")
+    stall_times = (stall_check_warning_time_seconds, stall_check_shutdown_time_seconds)
+    if no_stall_check and stall_times != (None, None):
+        raise typer.BadParameter("give --no-stall-check or times for it, not both")
     environment = parse_environment(env or [])
-    for name, value in (("TRANSPORT", transport), ("ALGORITHM", algorithm)):
-        if value is not None:
-            environment[f"FARANDOLE_{name}"] = value
-    if check:
-        environment["FARANDOLE_CHECK"] = "1"
+    set_by_options = {
+        "TRANSPORT": transport,
+        "ALGORITHM": algorithm,
+        "CHECK": "1" if check else None,
+        "INTERFACE": network_interface,
+        "START_TIMEOUT": start_timeout,
+        "TIMELINE": timeline_filename,
+        "FUSION_THRESHOLD": None if fusion_threshold_mb is None else f"{fusion_threshold_mb}MiB",
+        "CYCLE_TIME": None if cycle_time_ms is None else cycle_time_ms / 1000,
+        "CACHE_CAPACITY": cache_capacity,
+        "STALL_WARNING": 0 if no_stall_check else stall_check_warning_time_seconds,
+        "STALL_SHUTDOWN": 0 if no_stall_check else stall_check_shutdown_time_seconds,
+        "AUTOTUNE": "1" if autotune else None,
+        "AUTOTUNE_LOG": autotune_log_file,
+    }
+    environment |= {
+        f"FARANDOLE_{name}": str(value)
+        for name, value in set_by_options.items()
+        if value is not None
+    }
+    _translate_horovod(environment, verbose)
+    try:
+        listed = parse_hosts(hosts) if hosts else read_hostfile(hostfile) if hostfile else None
+        placements = place(listed, rank_count) if listed is not None else []
+    except HostsError as error:
+        raise typer.BadParameter(str(error)) from error
     options = LaunchOptions(
-        command=resolve_command(command),
+        command=command,
         rank_count=rank_count,
         environment=environment,
         output=output_dir or (Output.PREFIX if prefix_output else Output.INHERIT),
@@ -89,32 +212,40 @@ def run(
         grace_seconds=grace,
         bind=bind,
     )
-    raise typer.Exit(launch(options))
+    if all(placement.host.is_here for placement in placements):
+        raise typer.Exit(_launch_here(options))
+    ssh = Ssh(ssh_command, ssh_port, ssh_identity_file)
+    start_seconds = _start_timeout_seconds(environment)
+    remote = RemoteLauncher(options, placements, ssh, start_seconds, verbose)
+    raise typer.Exit(launch(options, remote))
 
 
-def launch(options: LaunchOptions) -> int:
+def _launch_here(options: LaunchOptions) -> int:
+    try:
+        return launch(replace(options, command=resolve_command(options.command)))
+    except LaunchError as error:
+        return _refuse(str(error), error.status)
+
+
+def _start_timeout_seconds(environment: Mapping[str, str]) -> float:
+    name = "FARANDOLE_START_TIMEOUT"
+    value = environment.get(name) or os.environ.get(name) or _START_TIMEOUT_SECONDS
+    try:
+        return float(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"{name} is {value!r}, which is no number") from error
+
+
+def launch(options: LaunchOptions, remote: RemoteLauncher | None = None) -> int:
     """Runs to the end with signals forwarded; returns the exit status."""
     try:
-        launcher = Launcher(options)
+        launcher = remote or Launcher(options)
         with forward_signals(launcher), launcher:
             return launcher.wait()
+    except LaunchError as error:
+        return _refuse(str(error), error.status)
     except OSError as error:
-        print(f"farandole: cannot start {options.command[0]}: {error}", file=sys.stderr)
-        return NOT_EXECUTABLE_STATUS
-
-
-def resolve_command(command: Sequence[str]) -> list[str]:
-    """`command` as it can be executed; exits with a shell's status if it cannot."""
-    program, *arguments = command
-    if program.endswith(".py"):
-        if not Path(program).is_file():
-            _refuse(f"there is no file {program}", NOT_FOUND_STATUS)
-        return [sys.executable, program, *arguments]
-    if shutil.which(program) is None:
-        if "/" in program and Path(program).exists():
-            _refuse(f"{program} is not executable", NOT_EXECUTABLE_STATUS)
-        _refuse(f"command not found: {program}", NOT_FOUND_STATUS)
-    return [program, *arguments]
+        return _refuse(f"cannot start {options.command[0]}: {error}", NOT_EXECUTABLE_STATUS)
 
 
 def parse_environment(assignments: Sequence[str]) -> dict[str, str]:
@@ -127,6 +258,58 @@ def parse_environment(assignments: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def _refuse(message: str, status: int) -> None:
+def horovod_settings(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Our settings and their values for Horovod's variables, by the names of these."""
+    found = {}
+    for name, (setting, translate) in _HOROVOD_VARIABLES.items():
+        if value := environment.get(name):
+            try:
+                translated = translate(value)
+            except ValueError as error:
+                raise typer.BadParameter(f"{name} is {value!r}, which is no number") from error
+            if translated is not None:
+                found[name] = (setting, translated)
+    return found
+
+
+def _milliseconds(value: str) -> str:
+    return repr(float(value) / 1000)
+
+
+def _flag(value: str) -> str | None:
+    return "1" if value.lower() not in ("0", "false") else None
+
+
+def _disabled(value: str) -> str | None:
+    return "0" if _flag(value) else None
+
+
+# A later one has the last word.
+_HOROVOD_VARIABLES: dict[str, tuple[str, Callable[[str], str | None]]] = {
+    "HOROVOD_FUSION_THRESHOLD": ("FARANDOLE_FUSION_THRESHOLD", str),
+    "HOROVOD_CYCLE_TIME": ("FARANDOLE_CYCLE_TIME", _milliseconds),
+    "HOROVOD_CACHE_CAPACITY": ("FARANDOLE_CACHE_CAPACITY", str),
+    "HOROVOD_TIMELINE": ("FARANDOLE_TIMELINE", str),
+    "HOROVOD_AUTOTUNE": ("FARANDOLE_AUTOTUNE", _flag),
+    "HOROVOD_AUTOTUNE_LOG": ("FARANDOLE_AUTOTUNE_LOG", str),
+    "HOROVOD_STALL_CHECK_TIME_SECONDS": ("FARANDOLE_STALL_WARNING", str),
+    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": ("FARANDOLE_STALL_SHUTDOWN", str),
+    "HOROVOD_STALL_CHECK_DISABLE": ("FARANDOLE_STALL_WARNING", _disabled),
+}
+
+
+def _translate_horovod(environment: dict[str, str], verbose: bool) -> None:
+    """Adds to the ranks' `environment` what Horovod's variables say and ours do not."""
+    ours = set(environment) | {name for name, value in os.environ.items() if value}
+    said = []
+    for name, (setting, value) in horovod_settings(os.environ).items():
+        if setting not in ours:
+            environment[setting] = value
+            said.append(f"{name} as {setting}={value}")
+    if said and verbose:
+        print(f"farandole: taking {', '.join(said)}", file=sys.stderr)
+
+
+def _refuse(message: str, status: int) -> int:
     print(f"farandole: {message}", file=sys.stderr)
-    raise typer.Exit(status)
+    return status

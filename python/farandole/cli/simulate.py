@@ -1,0 +1,95 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""`farandole simulate`: many ranks in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from farandole.report.coordination import DESIGNS, Cycle, as_html, as_rows
+from farandole.report.tables import as_json, print_table
+
+app = typer.Typer(help="Run many ranks in one process, in simulated time.", no_args_is_help=True)
+
+FIRST_AND_STEADY = 2  # steps: one in which every tensor is new, one in which none is
+
+
+@app.callback()
+def simulate() -> None:
+    """Run many ranks in one process, in simulated time."""
+
+
+@app.command()
+def coordinator(
+    ranks: Annotated[str, typer.Option(help="Numbers of ranks.")] = "1000,6000,27600",
+    tensors: Annotated[int, typer.Option(min=1, help="Tensors per step.")] = 161,
+    cache_capacity: Annotated[int, typer.Option(min=1, help="Entries of the cache.")] = 1024,
+    latency_us: Annotated[
+        float, typer.Option(min=0.0, help="A message is on its way for so long.")
+    ] = 2.0,
+    overhead_us: Annotated[
+        float, typer.Option(min=0.0, help="Sender and receiver are each busy for so long.")
+    ] = 1.0,
+    bandwidth_gb: Annotated[
+        float, typer.Option(min=0.001, help="GB/s (10^9 bytes) of a rank's link.")
+    ] = 10.0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the table here.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write plots here; needs farandole[report].")
+    ] = None,
+) -> None:
+    """What it costs to agree on the order of a step's tensors, by number of ranks.
+
+    Runs the controllers of all ranks, the code that training runs, over a simulated network
+    (LogGP), for three designs: flat, where every rank reports to rank 0; tree, where reports are
+    merged on the way; cached, where known tensors are bits of one allreduce. Each design agrees on
+    a first step, in which every tensor is new, and on a later one. All times are simulated.
+    """
+    from rich.progress import track
+
+    from farandole import _native
+
+    counts = _numbers(ranks)
+    if html is not None:
+        _require_plotly()
+    cycles: list[Cycle] = []
+    cases = [(design, count) for count in counts for design in DESIGNS]
+    for design, count in track(cases, description="Simulating", transient=True):
+        network: dict[str, Any] = {
+            "latency_us": latency_us,
+            "overhead_us": overhead_us,
+            "bytes_per_us": bandwidth_gb * 1e3,
+        }
+        costs = _native.simulate_coordination(
+            design, count, tensors, cache_capacity, FIRST_AND_STEADY, **network
+        )
+        for step, cost in zip(("first", "later"), costs, strict=True):
+            cycles.append(Cycle(design=design, ranks=count, step=step, **cost))
+    rows = as_rows(cycles)
+    print_table(rows, list(rows[0]), wrapped=())
+    if json_file is not None:
+        json_file.write_text(as_json(rows) + "\n")
+    if html is not None:
+        html.write_text(as_html(cycles, tensors))
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise typer.BadParameter(f"'{text}' is no list of numbers of 1 or more", param_hint="ranks")
+    return numbers
+
+
+def _require_plotly() -> None:
+    try:
+        import plotly  # noqa: F401
+    except ImportError:
+        raise typer.BadParameter(
+            "plots need plotly: pip install 'farandole[report]'", param_hint="html"
+        ) from None

@@ -1,0 +1,457 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Timelines of ranks (docs/formats/timeline.md): read, put on one clock, and summed up.
+
+All times are integers, nanoseconds on rank 0's clock.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from farandole.errors import InvalidArgumentError
+
+FORMAT, MERGED_FORMAT, VERSION = "farandole timeline", "farandole merged timeline", 1
+PHASES = (
+    "queued",
+    "negotiating",
+    "waiting for group",
+    "fused copy in",
+    "collective",
+    "fused copy out",
+    "done",
+)
+WAITING = ("queued", "negotiating", "waiting for group")
+SLOWEST_TENSORS = 10
+_RANKS_NAMED_MAX = 8  # in a message
+
+_T = TypeVar("_T")
+
+
+class Span(NamedTuple):
+    begin_ns: int
+    duration_ns: int
+    thread: int
+    tensor: str
+    phase: str
+    detail: str
+
+    @property
+    def end_ns(self) -> int:
+        return self.begin_ns + self.duration_ns
+
+
+class Sample(NamedTuple):
+    """A counter's value from a moment on."""
+
+    when_ns: int
+    name: str
+    value: float
+
+
+class Mark(NamedTuple):
+    when_ns: int
+    name: str
+
+
+@dataclass
+class Trace:
+    """What one rank recorded."""
+
+    path: Path
+    rank: int
+    size: int
+    host: str
+    pid: int
+    clock_offset_ns: int
+    dropped: dict[str, int]  # events lost, by reason
+    spans: list[Span] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class PhaseTime:
+    """share: of the time in all phases. Percentiles are times that occurred (nearest rank)."""
+
+    phase: str
+    count: int
+    total_ns: int
+    share: float
+    p50_ns: int
+    p99_ns: int
+
+
+@dataclass(frozen=True)
+class RankArrivals:
+    """last: how often this rank alone was the last that began to negotiate a tensor. The others
+    waited for it: all of them together, and one of them once at most."""
+
+    rank: int
+    host: str
+    last: int
+    others_waited_ns: int
+    longest_wait_ns: int
+
+
+@dataclass(frozen=True)
+class TensorWait:
+    """Time before its collectives, of all ranks together; longest: in one phase, once."""
+
+    tensor: str
+    count: int
+    total_ns: int
+    longest_ns: int
+
+
+@dataclass(frozen=True)
+class CounterValues:
+    name: str
+    count: int
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    ranks: list[int]
+    size: int
+    duration_ns: int  # from the earliest to the latest event
+    negotiations: int  # of two ranks or more
+    phases: list[PhaseTime]
+    arrivals: list[RankArrivals]  # who was last most often comes first
+    tensors: list[TensorWait]
+    counters: list[CounterValues]
+    dropped: dict[int, dict[str, int]]  # by rank
+
+
+def load(path: Path) -> Trace:
+    """Reads one rank's file, compressed if it ends in .gz.
+
+    InvalidArgumentError, naming the file, if it is no such file, or damaged.
+    """
+    try:
+        data = path.read_bytes()
+        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        document = json.loads(text)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidArgumentError(f"{path}: cannot be read: {reason}") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON
+        what = "a timeline, but cut off or damaged" if FORMAT.encode() in text[:100] else "not JSON"
+        raise InvalidArgumentError(f"{path}: is {what}: {error}") from error
+    header = document.get("otherData") if isinstance(document, dict) else None
+    kind = header.get("format") if isinstance(header, dict) else None
+    if kind == MERGED_FORMAT:
+        raise InvalidArgumentError(f"{path}: is merged already; give the files of the ranks")
+    if kind != FORMAT:
+        raise InvalidArgumentError(f"{path}: is not a timeline that farandole wrote")
+    try:
+        return _parse(path, document)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{path}: is a damaged timeline: {error}") from error
+
+
+def load_all(paths: Sequence[Path], partial: bool = False) -> list[Trace]:
+    """The files of all ranks of one job, in order of rank; with `partial`, some may be missing."""
+    traces: dict[int, Trace] = {}
+    for path in paths:
+        trace = load(path)
+        first = next(iter(traces.values()), trace)
+        if trace.size != first.size:
+            raise InvalidArgumentError(
+                f"{path}: is of a job of {trace.size} ranks, {first.path} of one of {first.size}"
+            )
+        if trace.rank in traces:
+            raise InvalidArgumentError(
+                f"{path}: is of rank {trace.rank}, as {traces[trace.rank].path} is"
+            )
+        traces[trace.rank] = trace
+    if not traces:
+        raise InvalidArgumentError("no timelines were given")
+    size = next(iter(traces.values())).size
+    if len(traces) < size and not partial:
+        missing = [rank for rank in range(size) if rank not in traces]
+        raise InvalidArgumentError(
+            f"no file is of {_ranks(missing)}; {paths[0]} is of a job of {size} ranks; "
+            "--partial does without"
+        )
+    return [traces[rank] for rank in sorted(traces)]
+
+
+def merge(traces: Sequence[Trace]) -> Iterator[str]:
+    """The text of one Chrome trace of all ranks, line by line. Its time 0 is the earliest event;
+    each rank is a process, in order; events are in order of time."""
+    origin = min(_times(traces), default=0)
+    header = {
+        "format": MERGED_FORMAT,
+        "version": VERSION,
+        "size": traces[0].size if traces else 0,
+        "origin_ns": origin,
+        "ranks": [
+            {
+                "rank": trace.rank,
+                "host": trace.host,
+                "pid": trace.pid,
+                "clock_offset_ns": trace.clock_offset_ns,
+                "dropped": trace.dropped,
+            }
+            for trace in traces
+        ],
+    }
+    yield f'{{"otherData":{json.dumps(header)},\n"traceEvents":[\n'
+    separator = ""
+    for event in [*_metadata(traces), *_events(traces, origin)]:
+        yield separator + json.dumps(event, separators=(",", ":"))
+        separator = ",\n"
+    yield "\n]}\n"
+
+
+def write_merged(traces: Sequence[Trace], path: Path) -> None:
+    """Compressed if `path` ends in .gz."""
+    for trace in traces:
+        if path.exists() and path.samefile(trace.path):
+            raise InvalidArgumentError(f"{path}: is one of the files to merge")
+    open_text = gzip.open if path.suffix == ".gz" else open
+    try:
+        with open_text(path, "wt") as file:
+            file.writelines(merge(traces))
+    except OSError as error:
+        raise InvalidArgumentError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def summarize(traces: Sequence[Trace]) -> Summary:
+    times = list(_times(traces))
+    ends = [span.end_ns for trace in traces for span in trace.spans]
+    rounds = list(negotiations(traces))
+    return Summary(
+        ranks=[trace.rank for trace in traces],
+        size=traces[0].size if traces else 0,
+        duration_ns=max([*times, *ends], default=0) - min(times, default=0),
+        negotiations=len(rounds),
+        phases=_phase_times(traces),
+        arrivals=_arrivals(traces, rounds),
+        tensors=_tensor_waits(traces),
+        counters=_counter_values(traces),
+        dropped={trace.rank: trace.dropped for trace in traces},
+    )
+
+
+def negotiations(traces: Sequence[Trace]) -> Iterator[dict[int, int]]:
+    """For each time that two ranks or more negotiated a tensor: when each rank began.
+
+    All of them end with the same agreement, so those of one time overlap; the next begins after
+    the earliest end. Ranks that dropped events, or joined, are missing in some.
+    """
+    by_tensor: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for trace in traces:
+        for span in trace.spans:
+            if span.phase == "negotiating":
+                by_tensor[span.tensor].append((span.begin_ns, span.end_ns, trace.rank))
+    for spans in by_tensor.values():
+        begins: dict[int, int] = {}
+        earliest_end = 0
+        for begin, end, rank in sorted(spans):
+            if begins and (begin > earliest_end or rank in begins):
+                if len(begins) > 1:
+                    yield begins
+                begins = {}
+            earliest_end = min(earliest_end, end) if begins else end
+            begins[rank] = begin
+        if len(begins) > 1:
+            yield begins
+
+
+def _parse(path: Path, document: dict[str, Any]) -> Trace:
+    header = document["otherData"]
+    if header.get("version") != VERSION:
+        raise InvalidArgumentError(
+            f"{path}: has version {header.get('version')!r:.40}, this farandole reads {VERSION}"
+        )
+    dropped = _typed(document, "dropped", dict)
+    trace = Trace(
+        path=path,
+        rank=_typed(header, "rank", int),
+        size=_typed(header, "size", int),
+        host=_typed(header, "host", str),
+        pid=_typed(header, "pid", int),
+        clock_offset_ns=_typed(header, "clock_offset_ns", int),
+        dropped={reason: _typed(dropped, reason, int) for reason in ("queue_full", "file_full")},
+    )
+    if not 0 <= trace.rank < trace.size:
+        raise ValueError(f"rank {trace.rank} of {trace.size}")
+    tensors: dict[int, str] = {}  # by thread
+    for event in _typed(document, "traceEvents", list):
+        _parse_event(trace, tensors, event)
+    return trace
+
+
+def _parse_event(trace: Trace, tensors: dict[int, str], event: Any) -> None:
+    kind, name = _typed(event, "ph", str), _typed(event, "name", str)
+    if kind == "M":
+        if name == "thread_name":
+            tensors[_typed(event, "tid", int)] = _typed(_typed(event, "args", dict), "name", str)
+        return
+    when = _ns(event, "ts") + trace.clock_offset_ns
+    if kind == "X":
+        thread = _typed(event, "tid", int)
+        if thread not in tensors:
+            raise ValueError(f"thread {thread} has no name")
+        detail = _typed(_typed(event, "args", dict), "detail", str) if "args" in event else ""
+        span = Span(when, _ns(event, "dur"), thread, tensors[thread], name, detail)
+        trace.spans.append(span)
+    elif kind == "C":
+        trace.samples.append(Sample(when, name, _number(_typed(event, "args", dict), "value")))
+    elif kind == "i":
+        trace.marks.append(Mark(when, name))
+    else:
+        raise ValueError(f"an event is of kind {kind!r:.40}")
+
+
+def _typed(values: Any, name: str, kind: type[_T]) -> _T:
+    value = values.get(name) if isinstance(values, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r:.40} in {values!r:.200}")
+    return value
+
+
+def _number(values: Any, name: str) -> float:
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"{name} is {value!r:.40} in {values!r:.200}")
+    return value
+
+
+def _ns(event: Any, name: str) -> int:
+    return round(_number(event, name) * 1000)
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    named = ", ".join(map(str, ranks[:_RANKS_NAMED_MAX]))
+    more = len(ranks) - _RANKS_NAMED_MAX
+    return f"rank{'s' * (len(ranks) > 1)} {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def _times(traces: Sequence[Trace]) -> Iterator[int]:
+    for trace in traces:
+        yield from (span.begin_ns for span in trace.spans)
+        yield from (sample.when_ns for sample in trace.samples)
+        yield from (mark.when_ns for mark in trace.marks)
+
+
+def _process(rank: int) -> int:
+    return rank + 1  # as in the files: viewers take process 0 for the idle one
+
+
+def _metadata(traces: Sequence[Trace]) -> Iterator[dict[str, Any]]:
+    for trace in traces:
+        process = _process(trace.rank)
+        for name, thread, args in [
+            ("process_name", 1, {"name": f"rank {trace.rank} ({trace.host}, pid {trace.pid})"}),
+            ("process_sort_index", 1, {"sort_index": trace.rank}),
+            ("thread_name", 1, {"name": "marks"}),
+            *(
+                ("thread_name", thread, {"name": tensor})
+                for thread, tensor in sorted({(span.thread, span.tensor) for span in trace.spans})
+            ),
+        ]:
+            yield {"ph": "M", "name": name, "pid": process, "tid": thread, "args": args}
+
+
+def _events(traces: Sequence[Trace], origin: int) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    for trace in traces:
+        process = _process(trace.rank)
+        for span in trace.spans:
+            event = {"ph": "X", "name": span.phase, "pid": process, "tid": span.thread}
+            times = {"ts": (span.begin_ns - origin) / 1000, "dur": span.duration_ns / 1000}
+            args = {"args": {"detail": span.detail}} if span.detail else {}
+            events.append({**event, **times, **args})
+        for sample in trace.samples:
+            event = {"ph": "C", "name": sample.name, "pid": process, "tid": 1}
+            value = {"args": {"value": sample.value}}
+            events.append({**event, "ts": (sample.when_ns - origin) / 1000, **value})
+        for mark in trace.marks:
+            event = {"ph": "i", "s": "p", "name": mark.name, "pid": process, "tid": 1}
+            events.append({**event, "ts": (mark.when_ns - origin) / 1000})
+    events.sort(key=lambda event: (event["ts"], event["pid"]))
+    return events
+
+
+def _percentile(ordered: Sequence[int], percent: int) -> int:
+    return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
+
+
+def _phase_times(traces: Sequence[Trace]) -> list[PhaseTime]:
+    durations: dict[str, list[int]] = {phase: [] for phase in PHASES}
+    for trace in traces:
+        for span in trace.spans:
+            durations.setdefault(span.phase, []).append(span.duration_ns)
+    everything = sum(map(sum, durations.values()))
+    rows = []
+    for phase, times in durations.items():
+        if times:
+            times.sort()
+            total = sum(times)
+            share = total / everything if everything else 0.0
+            p50, p99 = _percentile(times, 50), _percentile(times, 99)
+            rows.append(PhaseTime(phase, len(times), total, share, p50, p99))
+    return rows
+
+
+def _arrivals(traces: Sequence[Trace], rounds: Iterable[dict[int, int]]) -> list[RankArrivals]:
+    last: dict[int, int] = defaultdict(int)
+    waited: dict[int, int] = defaultdict(int)
+    longest: dict[int, int] = defaultdict(int)
+    for begins in rounds:
+        latest = max(begins.values())
+        ranks = [rank for rank, begin in begins.items() if begin == latest]
+        if len(ranks) == 1:
+            rank = ranks[0]
+            waits = [latest - begin for begin in begins.values()]
+            last[rank] += 1
+            waited[rank] += sum(waits)
+            longest[rank] = max(longest[rank], *waits)
+    rows = [
+        RankArrivals(
+            trace.rank, trace.host, last[trace.rank], waited[trace.rank], longest[trace.rank]
+        )
+        for trace in traces
+    ]
+    return sorted(rows, key=lambda row: (-row.last, -row.others_waited_ns, row.rank))
+
+
+def _tensor_waits(traces: Sequence[Trace]) -> list[TensorWait]:
+    waits: dict[str, list[int]] = defaultdict(list)
+    counts: dict[str, int] = defaultdict(int)
+    for trace in traces:
+        for span in trace.spans:
+            if span.phase in WAITING:
+                waits[span.tensor].append(span.duration_ns)
+                counts[span.tensor] += span.phase == "negotiating"
+    rows = [
+        TensorWait(tensor, counts[tensor], sum(times), max(times))
+        for tensor, times in waits.items()
+        if any(times)
+    ]
+    return sorted(rows, key=lambda row: (-row.total_ns, row.tensor))[:SLOWEST_TENSORS]
+
+
+def _counter_values(traces: Sequence[Trace]) -> list[CounterValues]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for trace in traces:
+        for sample in trace.samples:
+            values[sample.name].append(sample.value)
+    return [
+        CounterValues(name, len(some), sum(some) / len(some), min(some), max(some))
+        for name, some in sorted(values.items())
+    ]
