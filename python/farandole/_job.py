@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,10 @@ from farandole.errors import FarandoleError, InvalidArgumentError
 _lock = threading.Lock()
 _context: _native.Context | None = None
 _world: Communicator | None = None
+
+# What shutdown() calls first, the last one added first: layers above end here what uses the
+# context. Each is called at most once per addition.
+before_shutdown: list[Callable[[], None]] = []
 
 
 def init() -> None:
@@ -36,12 +42,18 @@ def init() -> None:
 
 def shutdown() -> None:
     """Leaves the job. Others that still need this rank get RankFailed. Runs at exit by itself."""
+    with _lock, contextlib.ExitStack() as ending:  # all of it, also when a part raises
+        ending.callback(_leave)
+        for function in before_shutdown:
+            ending.callback(function)
+        before_shutdown.clear()
+
+
+def _leave() -> None:
     global _context, _world
-    with _lock:
-        if _context is not None:
-            _context.shutdown()
-        _context = None
-        _world = None
+    context, _context, _world = _context, None, None
+    if context is not None:
+        context.shutdown()
 
 
 atexit.register(shutdown)
@@ -99,6 +111,18 @@ def cross_size() -> int:
 def statistics() -> dict[str, Any]:
     """What the library did so far in this process; see Context.statistics in the stub."""
     return context().statistics()
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Records what happens to this process's named tensors in a file that Perfetto opens, until
+    stop_timeline() or shutdown(). "{rank}" in the path is the rank; without it ".rank-N" goes
+    before the suffix. Cycles are always marked; `mark_cycles` is there for Horovod's sake."""
+    context().start_timeline(str(file_path))
+
+
+def stop_timeline() -> None:
+    """Ends the file that start_timeline(), or FARANDOLE_TIMELINE, began."""
+    context().stop_timeline()
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray[Any, Any]:

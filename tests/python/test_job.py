@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import farandole
-from farandole import _native
+from farandole import _job, _native
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +72,21 @@ def test_owned_memory_has_every_dtype(dtype: str) -> None:
 def test_bad_requests_are_named(shape: int | tuple[int, ...], dtype: str, word: str) -> None:
     with pytest.raises(farandole.InvalidArgumentError, match=word):
         farandole.empty(shape, dtype)
+
+
+def test_what_was_added_runs_before_shutdown() -> None:
+    """The last addition first, once; and an error in one of them does not spare the others."""
+    said: list[object] = []
+
+    def fail() -> None:
+        raise ValueError("on purpose")
+
+    _job.before_shutdown.append(lambda: said.append(farandole.size()))
+    _job.before_shutdown.append(fail)
+    _job.before_shutdown.append(lambda: said.append("last"))
+    with pytest.raises(ValueError, match="on purpose"):
+        farandole.shutdown()
+    assert said == ["last", 1]
+    assert not farandole.is_initialized()
+    farandole.shutdown()
+    assert said == ["last", 1]

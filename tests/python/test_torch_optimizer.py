@@ -25,7 +25,7 @@ from torch_checks import assert_passed, checks_of
 
 import farandole.torch as hvd
 from farandole.errors import InvalidArgumentError, MismatchError, UnsupportedError
-from farandole.torch.buckets import plan_buckets
+from farandole.torch.plans import plan_buckets
 
 SHARE = 3  # samples of each rank in a batch
 BUCKETS = [1, 200, 25 << 20]  # bytes: each parameter alone, some together, all in one
@@ -433,8 +433,10 @@ def check_different_models_raise_on_every_rank() -> None:
         hvd.DistributedOptimizer(
             torch.optim.SGD(same.parameters(), lr=1.0), backward_passes_per_step=2 if last else 1
         )
-    with pytest.raises(MismatchError, match="differs from that of rank 0"):
+    with pytest.raises(MismatchError, match=r"'broadcast_parameters\.bias'.*float32\[4\].*\[5\]"):
         hvd.broadcast_parameters(layer.state_dict(), 0)
+    with pytest.raises(MismatchError, match="group 'broadcast_parameters'"):
+        hvd.broadcast_parameters(more.state_dict(), 0)
     train_both(*pair())
 
 
@@ -486,7 +488,8 @@ def check_communication_summary() -> None:
     assert 0.0 <= summary["hidden_fraction"] <= 1.0
     assert summary["seconds_exposed"] > 0.0
     assert all(name.startswith("allreduce ") for name in summary["plans"])
-    assert sum(plan["bytes"] for plan in summary["plans"].values()) == summary["bytes"]
+    # The coordinator's own allreduces are among them.
+    assert sum(plan["bytes"] for plan in summary["plans"].values()) >= summary["bytes"]
 
 
 def check_hooks_leave_with_the_optimizer() -> None:

@@ -9,24 +9,18 @@
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
-Here are: the process's place in the job (init, rank, size, …), allreduce, allgather, broadcast,
-reducescatter (each also `_async`, and with a trailing `_` in place where Horovod has that),
-barrier, synchronize, poll, broadcast_parameters, broadcast_optimizer_state, broadcast_object,
-allgather_object, DistributedOptimizer.
+Ranks may call in different orders: operations meet by name (tensors.py). What returns a new
+tensor lets gradients through (functions.py).
 
-Of Horovod's surface this version lacks: devices other than the CPU, alltoall, grouped and sparse
-operations, gradients through collectives, compression, Adasum, process sets, join, SyncBatchNorm,
-elastic, the timeline, and of the optimizer wrapper's arguments groups, num_groups and
-sparse_as_dense. Operations are not negotiated by name: every rank calls them in the same order.
-
-allgather() of tensors with different first dimensions exchanges these first, then gathers blocks
-padded to the largest.
+Other than in Horovod: tensors are on the CPU; handles are objects; op=Adasum in the optimizer
+combines gradients, where Horovod combines the steps that the optimizer would make; an average
+after join() is over the ranks that still contribute; and see functions.py for the scale of some
+gradients. There is no elastic module.
 """
 
 from farandole import (
     cross_rank,
     cross_size,
-    init,
     is_initialized,
     local_rank,
     local_size,
@@ -34,47 +28,88 @@ from farandole import (
     shutdown,
     size,
 )
+from farandole._job import start_timeline, stop_timeline
+from farandole.errors import FarandoleError as HorovodInternalError
+from farandole.process_sets import (
+    ProcessSet,
+    add_process_set,
+    get_process_set_ids_and_ranks,
+    global_process_set,
+    init,
+    process_set_by_id,
+    remove_process_set,
+)
+from farandole.torch.builds import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    is_homogeneous,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
+from farandole.torch.compression import Compression
+from farandole.torch.functions import (
+    allgather,
+    allreduce,
+    alltoall,
+    broadcast,
+    grouped_allgather,
+    grouped_allreduce,
+    grouped_reducescatter,
+    reducescatter,
+)
+from farandole.torch.handles import Handle
 from farandole.torch.optimizer import DistributedOptimizer
+from farandole.torch.reduction import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+from farandole.torch.sparse import sparse_allreduce_async
 from farandole.torch.state import (
     allgather_object,
     broadcast_object,
     broadcast_optimizer_state,
     broadcast_parameters,
 )
+from farandole.torch.sync_batch_norm import SyncBatchNorm
 from farandole.torch.tensors import (
-    Average,
-    Handle,
-    Max,
-    Min,
-    Product,
-    ReduceOp,
-    Sum,
-    allgather,
     allgather_async,
-    allreduce,
     allreduce_,
     allreduce_async,
     allreduce_async_,
+    alltoall_async,
     barrier,
-    broadcast,
     broadcast_,
     broadcast_async,
     broadcast_async_,
+    grouped_allgather_async,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    grouped_reducescatter_async,
+    join,
     poll,
-    reducescatter,
     reducescatter_async,
     synchronize,
 )
 
 __all__ = [
+    "Adasum",
     "Average",
+    "Compression",
     "DistributedOptimizer",
     "Handle",
+    "HorovodInternalError",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "ReduceOp",
     "Sum",
+    "SyncBatchNorm",
+    "add_process_set",
     "allgather",
     "allgather_async",
     "allgather_object",
@@ -82,6 +117,8 @@ __all__ = [
     "allreduce_",
     "allreduce_async",
     "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
     "barrier",
     "broadcast",
     "broadcast_",
@@ -90,17 +127,44 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "get_process_set_ids_and_ranks",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
     "init",
+    "is_homogeneous",
     "is_initialized",
+    "join",
     "local_rank",
     "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "poll",
+    "process_set_by_id",
     "rank",
     "reducescatter",
     "reducescatter_async",
+    "remove_process_set",
+    "rocm_built",
     "shutdown",
     "size",
+    "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
 ]

@@ -2,26 +2,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients in buckets of library-owned memory, sent while the backward pass still runs.
 
-Every `param.grad` is a view into a bucket, so that a bucket is one allreduce without copies.
-Buckets go out in one fixed order, the same on every rank: one that is ready early waits for
-those before it.
+Every `param.grad` is a view into a bucket. A bucket is one group of named tensors, submitted when
+the last of its gradients is ready; since they lie one after the other, the library reduces them
+in place. Buckets go out whenever they are ready: the coordinator finds the order.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
 
 import torch
 
 import farandole
 from farandole.errors import InvalidArgumentError
+from farandole.process_sets import ProcessSet
+from farandole.torch.compression import Compressor
+from farandole.torch.handles import (
+    Handle,
+    Task,
+    check_tensor,
+    first_failure,
+    readable,
+    start_group,
+)
 from farandole.torch.meter import Meter
-from farandole.torch.tensors import Handle, Operation, Scaling, check_tensor
+from farandole.torch.plans import plan_buckets, plan_equal_groups, plan_explicit_groups
+from farandole.torch.reduction import ReduceOp, Scaling
+from farandole.torch.sparse import sparse_allreduce_async
+from farandole.torch.tensors import allreduce_task
 
 FIRST_BUCKET_BYTES = 1 << 20
 BUCKET_BYTES = 25 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class ExchangeOptions:
+    """How gradients are to be combined."""
+
+    label: str  # before the names of all tensors
+    op: ReduceOp
+    scaling: Scaling
+    bucket_bytes: int
+    groups: int | Sequence[Sequence[torch.Tensor]] | None  # None: buckets of bucket_bytes
+    compression: type[Compressor]
+    sparse_as_dense: bool
+    process_set: ProcessSet
 
 
 @dataclass(eq=False)
@@ -32,10 +61,14 @@ class Slot:
     parameter: torch.Tensor
     view: torch.Tensor
     passes_left: int
+    sparse_dim: int = 0  # of its gradients; 0: they are dense
 
-    def show_gradient(self) -> None:
-        """Makes param.grad the view; that of a frozen parameter None, so that it stays put."""
-        shown = self.view if self.parameter.requires_grad else None
+    def show_gradient(self, gradient: torch.Tensor | None = None) -> None:
+        """Makes param.grad the view, or what is given instead; that of a frozen parameter None,
+        so that it stays put."""
+        shown: torch.Tensor | None = self.view if gradient is None else gradient
+        if not self.parameter.requires_grad:
+            shown = None
         if self.parameter.grad is not shown:
             self.parameter.grad = shown
 
@@ -50,71 +83,55 @@ class Slot:
             self.view.copy_(gradient.detach().to_dense() if gradient.is_sparse else gradient)
         self.parameter.grad = self.view
 
+    def sparse_gradient(self) -> torch.Tensor:
+        """param.grad as a sparse tensor; None is one without elements."""
+        gradient, shape = self.parameter.grad, self.parameter.shape
+        if gradient is None:
+            indices = torch.empty((self.sparse_dim, 0), dtype=torch.int64)
+            values = self.view.new_empty((0, *shape[self.sparse_dim :]))
+            return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
+        return gradient if gradient.is_sparse else gradient.to_sparse(self.sparse_dim)
+
 
 @dataclass(eq=False)
 class Bucket:
-    """Contiguous gradients of one dtype that travel together."""
+    """Gradients that travel together; those of one dtype are contiguous."""
 
-    flat: torch.Tensor
+    label: str  # of the group; empty if it is none
+    flats: list[torch.Tensor]
     slots: list[Slot]
-    missing: int = 0  # slots whose gradient is not complete in this step
-    handle: Handle | None = field(default=None, repr=False)
+    missing: int  # slots whose gradient is not complete in this step
+    dense: Handle[list[torch.Tensor]] | None = field(default=None, repr=False)  # on its way
+    sparse: list[tuple[Slot, Handle[torch.Tensor]]] = field(default_factory=list, repr=False)
 
+    def handles(self) -> Iterator[Handle[Any]]:
+        if self.dense is not None:
+            yield self.dense
+        for _, handle in self.sparse:
+            yield handle
 
-def plan_buckets(
-    sizes: Sequence[tuple[int, torch.dtype]], bucket_bytes: int, first_bucket_bytes: int
-) -> list[list[int]]:
-    """Indices of the parameters in each bucket, the last parameter first.
-
-    The backward pass makes the gradients of the last parameters first. A bucket has one dtype and
-    at most `bucket_bytes`, unless it is a single larger parameter; the first one to fill has
-    `first_bucket_bytes`, so that communication starts early. Buckets are ordered by the point of
-    the backward pass at which they are complete.
-    """
-    filling: dict[torch.dtype, tuple[list[int], int]] = {}
-    filled: list[list[int]] = []
-    for index in reversed(range(len(sizes))):
-        byte_count, dtype = sizes[index]
-        limit = bucket_bytes if filled else min(first_bucket_bytes, bucket_bytes)
-        bucket, bucket_size = filling.get(dtype, ([], 0))
-        if bucket and bucket_size + byte_count > limit:
-            filled.append(bucket)
-            bucket, bucket_size = [], 0
-        bucket.append(index)
-        filling[dtype] = (bucket, bucket_size + byte_count)
-    filled.extend(bucket for bucket, _ in filling.values())
-    return sorted(filled, key=lambda bucket: -bucket[-1])
-
-
-def _make_bucket(parameters: Sequence[tuple[str, torch.Tensor]], passes: int) -> Bucket:
-    dtype = parameters[0][1].dtype
-    lengths = [parameter.numel() for _, parameter in parameters]
-    flat = torch.from_numpy(farandole.empty(sum(lengths) * dtype.itemsize, "uint8")).view(dtype)
-    slots = [
-        Slot(name, parameter, part.view(parameter.shape), passes)
-        for (name, parameter), part in zip(parameters, flat.split(lengths), strict=True)
-    ]
-    return Bucket(flat, slots)
+    @property
+    def byte_count(self) -> int:
+        return sum(flat.nbytes for flat in self.flats)
 
 
 class GradientExchange:
-    """Watches the gradients of some parameters become ready and averages them over the ranks.
+    """Watches the gradients of some parameters become ready and combines them over the ranks.
 
     A step is `passes` backward passes followed by finish(). A parameter without a gradient, used
-    nowhere in this rank's backward pass, takes part with zeros.
+    nowhere in this rank's backward pass, takes part with zeros. Where gradients are sparse, every
+    rank has to have one the first time.
 
     Threads  the hooks run on the thread of the backward pass; the other calls must not overlap
              with it.
-    Errors   what an allreduce failed with is raised by the hook that meets it, through backward(),
-             or by finish().
+    Errors   what an allreduce failed with is raised by finish(), which then has ended the step.
     """
 
-    def __init__(self, scaling: Scaling, passes: int, bucket_bytes: int) -> None:
+    def __init__(self, options: ExchangeOptions, passes: int) -> None:
         self.meter = Meter()
+        self.passes = passes
         self.finished = False  # finish() ran, and neither start_over() nor backward() since
-        self._scaling = scaling
-        self._passes = passes
-        self._bucket_bytes = bucket_bytes
+        self._options = options
         self._buckets: list[Bucket] = []
         self._slots: dict[torch.Tensor, Slot] = {}
         self._bucket_of: dict[Slot, Bucket] = {}
@@ -136,18 +153,49 @@ class GradientExchange:
         """Appends buckets for more parameters and points their gradients there."""
         for name, parameter in parameters:
             check_tensor(parameter, f"parameter '{name}'")
-        sizes = [(parameter.nbytes, parameter.dtype) for _, parameter in parameters]
-        first_bucket_bytes = self._bucket_bytes if self._buckets else FIRST_BUCKET_BYTES
-        for indices in plan_buckets(sizes, self._bucket_bytes, first_bucket_bytes):
-            bucket = _make_bucket([parameters[index] for index in indices], self._passes)
+        for indices in self._plan([parameter for _, parameter in parameters]):
+            bucket = self._make_bucket([parameters[index] for index in indices])
             self._buckets.append(bucket)
             for slot in bucket.slots:
                 slot.take_gradient()
                 self._slots[slot.parameter] = slot
                 self._bucket_of[slot] = bucket
-                hook = _weak_hook(self, slot)
-                self._hooks.append(slot.parameter.register_post_accumulate_grad_hook(hook))
-            bucket.missing = len(bucket.slots)
+                self._watch(slot)
+
+    def _plan(self, parameters: Sequence[torch.Tensor]) -> list[list[int]]:
+        groups = self._options.groups
+        if groups is None:
+            bucket_bytes = self._options.bucket_bytes
+            first_bucket_bytes = bucket_bytes if self._buckets else FIRST_BUCKET_BYTES
+            sizes = [(parameter.nbytes, parameter.dtype) for parameter in parameters]
+            return plan_buckets(sizes, bucket_bytes, first_bucket_bytes)
+        if isinstance(groups, int):
+            return plan_equal_groups([parameter.nbytes for parameter in parameters], groups)
+        return plan_explicit_groups(parameters, groups)
+
+    def _make_bucket(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> Bucket:
+        flats: list[torch.Tensor] = []
+        slots: list[Slot] = []
+        by_dtype = sorted(parameters, key=lambda named: str(named[1].dtype))
+        for dtype, same in groupby(by_dtype, key=lambda named: named[1].dtype):
+            members = list(same)
+            lengths = [parameter.numel() for _, parameter in members]
+            flat = torch.from_numpy(farandole.empty(sum(lengths) * dtype.itemsize, "uint8"))
+            flats.append(flat.view(dtype))
+            for (name, parameter), part in zip(members, flats[-1].split(lengths), strict=True):
+                slots.append(Slot(name, parameter, part.view(parameter.shape), self.passes))
+        label = f"{self._options.label}.bucket.{len(self._buckets)}"
+        if len(slots) == 1 and self._options.groups is not None:
+            label = ""  # in no group, so that the coordinator may fuse it with others
+        return Bucket(label, flats, slots, len(slots))
+
+    def _watch(self, slot: Slot) -> None:
+        parameter = slot.parameter
+        ready = _weak_hook(self, slot, GradientExchange._gradient_ready)
+        self._hooks.append(parameter.register_post_accumulate_grad_hook(ready))
+        if parameter.dim() > 1:  # it may be that of an embedding
+            comes = _weak_hook(self, slot, GradientExchange._gradient_comes)
+            self._hooks.append(parameter.register_hook(comes))
 
     def layout(self) -> list[str]:
         """The buckets in words, the same on all ranks that can work together."""
@@ -158,82 +206,128 @@ class GradientExchange:
             for slot in bucket.slots
         ]
 
-    def send_rest(self) -> None:
-        """Sends the buckets that wait for gradients, as they are."""
-        for bucket in self._buckets[self._sent :]:
-            self._send(bucket)
-
     def finish(self) -> None:
         """Ends the step: sends what is left, waits for all, leaves the result in the gradients."""
         if not self._buckets:
             return
         self.meter.begin_waiting()
-        self.send_rest()
         for bucket in self._buckets:
-            assert bucket.handle is not None
-            bucket.handle.wait()
-        for slot in self._slots.values():
-            slot.show_gradient()
-        self.meter.end_step(sum(bucket.flat.nbytes for bucket in self._buckets))
+            if bucket.dense is None:
+                self._send(bucket)
+        failure = first_failure(handle for bucket in self._buckets for handle in bucket.handles())
+        if failure is not None:
+            self.start_over()
+            raise failure
+        for bucket in self._buckets:
+            self._receive(bucket)
+        self.meter.end_step(sum(bucket.byte_count for bucket in self._buckets))
         self.start_over()
         self.finished = True
 
     def zero(self) -> None:
         """Zeroes every gradient in place."""
         for bucket in self._buckets:
-            bucket.flat.zero_()
+            for flat in bucket.flats:
+                flat.zero_()
         for slot in self._slots.values():
-            slot.show_gradient()
+            if self._travels_sparse(slot):
+                slot.parameter.grad = None
+            else:
+                slot.show_gradient()
 
     def start_over(self) -> None:
         """Begins a step: forgets which gradients were ready."""
-        self._sent = 0
         self.finished = False
+        self._sent = 0
         for bucket in self._buckets:
-            bucket.handle = None
+            bucket.dense = None
+            bucket.sparse = []
             bucket.missing = len(bucket.slots)
         for slot in self._slots.values():
-            slot.passes_left = self._passes
+            slot.passes_left = self.passes
 
-    def _gradient_ready(self, slot: Slot) -> None:
+    def _travels_sparse(self, slot: Slot) -> bool:
+        return slot.sparse_dim > 0 and not self._options.sparse_as_dense
+
+    def _gradient_comes(self, slot: Slot, gradient: torch.Tensor) -> None:
+        """Before it is added to param.grad, where it would become dense."""
+        if gradient.is_sparse and slot.sparse_dim == 0:
+            slot.sparse_dim = gradient.sparse_dim()
+            if self._travels_sparse(slot):
+                slot.parameter.grad = None
+
+    def _gradient_ready(self, slot: Slot, _: torch.Tensor) -> None:
         if slot.passes_left == 0:
             raise InvalidArgumentError(
                 f"the gradient of '{slot.name}' was computed more than backward_passes_per_step = "
-                f"{self._passes} times before step() or synchronize()"
+                f"{self.passes} times before step() or synchronize()"
             )
         self.finished = False
         slot.passes_left -= 1
         if slot.passes_left == 0:
-            self._bucket_of[slot].missing -= 1
-            while self._sent < len(self._buckets) and self._buckets[self._sent].missing == 0:
-                self._send(self._buckets[self._sent])
+            bucket = self._bucket_of[slot]
+            bucket.missing -= 1
+            if bucket.missing == 0:
+                self._send(bucket)
 
     def _send(self, bucket: Bucket) -> None:
         if self._sent == 0:
             self.meter.begin_step()
-        for slot in bucket.slots:
-            slot.take_gradient()
-        flat, after = bucket.flat, self._scaling.after
-        bucket.handle = Operation(
-            "allreduce",
-            flat,
-            flat,
-            flat.numel(),
-            lambda: flat.mul_(after) if after != 1.0 else flat,
-            self._scaling.reduction,
-            self._scaling.factor,
-            name=f"gradient bucket {self._sent}",
-        ).start()
         self._sent += 1
+        options = self._options
+        tasks: list[Task[torch.Tensor]] = []
+        for slot in bucket.slots:
+            if not self._travels_sparse(slot):
+                slot.take_gradient()
+                tasks.append(self._task(slot))
+                continue
+            handle = sparse_allreduce_async(
+                slot.sparse_gradient(), self._name(slot), options.op, options.process_set
+            )
+            bucket.sparse.append((slot, handle))
+        # Ranks that do not agree on what is sparse read in the error how they differ.
+        absent = [slot.name for slot, _ in bucket.sparse]
+        label = bucket.label + (f" without sparse {', '.join(absent)}" if absent else "")
+        bucket.dense = start_group(tasks, options.process_set, label)
+
+    def _name(self, slot: Slot) -> str:
+        return f"{self._options.label}.grad.{slot.name}"
+
+    def _task(self, slot: Slot) -> Task[torch.Tensor]:
+        options, view = self._options, slot.view
+        compressed, context = options.compression.compress(view)
+        sent = view if compressed is view else readable(compressed, self._name(slot))
+        task = allreduce_task(sent, sent, sent, options.op, options.scaling, self._name(slot))
+        if sent is view:
+            return task
+        return replace(
+            task,
+            finish=lambda submission: view.copy_(
+                options.compression.decompress(task.finish(submission), context)
+            ),
+        )
+
+    def _receive(self, bucket: Bucket) -> None:
+        for slot, handle in bucket.sparse:
+            slot.show_gradient(handle.wait())
+        for slot in bucket.slots:
+            if slot.sparse_dim == 0:
+                slot.show_gradient()
+            elif self._options.sparse_as_dense:
+                slot.show_gradient(slot.view.to_sparse(slot.sparse_dim))
 
 
-def _weak_hook(exchange: GradientExchange, slot: Slot) -> Callable[[torch.Tensor], None]:
+def _weak_hook(
+    exchange: GradientExchange,
+    slot: Slot,
+    method: Callable[[GradientExchange, Slot, torch.Tensor], None],
+) -> Callable[[torch.Tensor], None]:
     """A hook that leaves its parameter when `exchange` goes: the parameter does not own it."""
     exchange_reference, slot_reference = weakref.ref(exchange), weakref.ref(slot)
 
-    def hook(_: torch.Tensor) -> None:
+    def hook(tensor: torch.Tensor) -> None:
         owner, place = exchange_reference(), slot_reference()
         if owner is not None and place is not None:
-            owner._gradient_ready(place)
+            method(owner, place, tensor)
 
     return hook

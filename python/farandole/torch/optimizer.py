@@ -5,16 +5,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
 
 from farandole.errors import InvalidArgumentError
-from farandole.torch.buckets import BUCKET_BYTES, GradientExchange
+from farandole.process_sets import ProcessSet, global_process_set
+from farandole.torch.buckets import BUCKET_BYTES, ExchangeOptions, GradientExchange
+from farandole.torch.compression import Compression, Compressor
+from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, Sum
 from farandole.torch.state import check_same
-from farandole.torch.tensors import Average, ReduceOp, Scaling, Sum
+
+Groups = int | Sequence[Sequence[torch.Tensor]] | None
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
@@ -22,6 +26,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     _exchange: GradientExchange
     _names: dict[torch.Tensor, str]
+    _process_set: ProcessSet
     _settings: str
     _skip_synchronize: bool
 
@@ -58,7 +63,6 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         """
         new = self._new_parameters()
         if new:
-            self._exchange.send_rest()  # first, since how far each rank has come differs
             self._adopt(new)
         self._exchange.finish()
 
@@ -71,6 +75,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         finally:
             self._skip_synchronize = False
             self._exchange.finished = False
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """From the next step on; to be called between steps, on every rank."""
+        _check_passes(passes)
+        self._exchange.passes = passes
+        self._exchange.start_over()
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Zeroes the gradients in place, where they stay views of their buckets.
@@ -102,7 +112,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         seconds_active   time with a bucket on its way
         seconds_exposed  time that synchronize() was blocked
         hidden_fraction  1 - exposed / active: the share behind which computation went on
-        plans            {"allreduce ring shm": {"calls": …, "bytes": …}}
+        plans            {"allreduce ring shm": {"calls": …, "bytes": …}}, the few bytes included
+                         by which ranks agree on an order
         """
         return self._exchange.meter.summary()
 
@@ -114,6 +125,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _new_parameters(self) -> list[tuple[str, torch.Tensor]]:
         """Trainable parameters that are in no bucket yet: added, or frozen until now."""
+        if not self._process_set.included():
+            return []  # its gradients stay what they are
         return [
             (name, parameter)
             for name, parameter in self._named_parameters()
@@ -121,8 +134,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         ]
 
     def _adopt(self, parameters: list[tuple[str, torch.Tensor]]) -> None:
-        self._exchange.add(parameters)
-        check_same("the optimizer", [self._settings, *self._exchange.layout()])
+        if self._process_set.included():
+            self._exchange.add(parameters)
+            lines = [self._settings, *self._exchange.layout()]
+            check_same("the optimizer", lines, self._process_set)
 
 
 def _check_names(
@@ -150,21 +165,21 @@ def _check_names(
     return names
 
 
+def _check_passes(passes: int) -> None:
+    if passes < 1:
+        raise InvalidArgumentError(f"backward_passes_per_step is {passes}, allowed is 1 or more")
+
+
 def _check_arguments(
     optimizer: torch.optim.Optimizer,
     op: ReduceOp,
-    backward_passes_per_step: int,
     gradient_predivide_factor: float,
     bucket_bytes: int,
 ) -> None:
     if isinstance(optimizer, _DistributedOptimizer):
         raise InvalidArgumentError("optimizer is distributed already")
-    if op not in (Average, Sum):
-        raise InvalidArgumentError(f"op is {op}, allowed are Average and Sum")
-    if backward_passes_per_step < 1:
-        raise InvalidArgumentError(
-            f"backward_passes_per_step is {backward_passes_per_step}, allowed is 1 or more"
-        )
+    if op not in (Average, Sum, Adasum):
+        raise InvalidArgumentError(f"op is {op}, allowed are Average, Sum and Adasum")
     if gradient_predivide_factor <= 0.0:
         raise InvalidArgumentError(
             f"gradient_predivide_factor is {gradient_predivide_factor}, allowed is more than 0"
@@ -178,35 +193,81 @@ def _check_arguments(
         raise InvalidArgumentError(f"bucket_bytes is {bucket_bytes}, allowed is 1 or more")
 
 
+def _check_groups(optimizer: torch.optim.Optimizer, num_groups: int, groups: Groups) -> Groups:
+    """What of the two holds; None for buckets of bucket_bytes."""
+    if groups is None or isinstance(groups, int):
+        count = num_groups if groups is None else groups
+        if count < 0:
+            argument = "num_groups" if groups is None else "groups"
+            raise InvalidArgumentError(f"{argument} is {count}, allowed is 0 or more")
+        return count or None
+    known = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    seen: set[torch.Tensor] = set()
+    for index, group in enumerate(groups):
+        for parameter in group:
+            if not isinstance(parameter, torch.Tensor) or parameter not in known:
+                raise InvalidArgumentError(
+                    f"group {index} of groups has a {type(parameter).__name__} that is not a "
+                    "parameter of the optimizer, allowed are lists of its parameters"
+                )
+            if parameter in seen:
+                raise InvalidArgumentError(
+                    f"group {index} of groups has a parameter of shape {list(parameter.shape)} "
+                    "again, allowed is each parameter once"
+                )
+            seen.add(parameter)
+    return [list(group) for group in groups]
+
+
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-    *,
-    op: ReduceOp = Average,
+    compression: type[Compressor] = Compression.none,
     backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
     bucket_bytes: int = BUCKET_BYTES,
 ) -> _DistributedOptimizer:
     """An optimizer of the same class, on the same parameters, that averages gradients over ranks.
 
-    Gradients are averaged in buckets of up to `bucket_bytes` while backward() goes on; step()
-    waits for the rest. It shares parameter groups and state with `optimizer`, which is not used
-    any more. Between backward() and step() no other collective may be called if a rank may
-    have parameters without gradients: buckets with such parameters go out in step().
+    Gradients are averaged while backward() goes on, in groups, each as soon as it is complete;
+    step() waits for the rest. It shares parameter groups and state with `optimizer`, which is
+    not used any more.
 
     named_parameters           names for messages: model.named_parameters(); all or none
-    op                         Average, or Sum
+    compression                what makes gradients smaller on their way
     backward_passes_per_step   gradients of so many passes are added up before they are averaged;
                                divide the loss by it for their mean
+    op                         Average, Sum, or Adasum, which combines each gradient by itself
     gradient_predivide_factor  with Average: divide by this before the sum, the rest after it
+    num_groups                 if not 0, so many groups of about equal bytes
+    groups                     the same, or lists of parameters; those in no list travel alone
+    sparse_as_dense            sparse gradients travel as dense ones, and are sparse again after
+    process_set                whose ranks work together; on other ranks gradients stay local
+    bucket_bytes               size of the groups if neither of the two above says how many
 
     Errors   InvalidArgumentError, UnsupportedError for parameters that are not on the CPU,
              MismatchError on every rank when the ranks' models or arguments differ.
     """
-    _check_arguments(
-        optimizer, op, backward_passes_per_step, gradient_predivide_factor, bucket_bytes
-    )
+    number = process_set.next_optimizer()
+    label = "DistributedOptimizer" + (f".{number}" if number else "")
+    _check_arguments(optimizer, op, gradient_predivide_factor, bucket_bytes)
+    _check_passes(backward_passes_per_step)
     names = {} if named_parameters is None else _check_names(optimizer, named_parameters)
+    options = ExchangeOptions(
+        label,
+        op,
+        Scaling.of(op, 1.0 / gradient_predivide_factor, gradient_predivide_factor),
+        bucket_bytes,
+        _check_groups(optimizer, num_groups, groups),
+        compression,
+        sparse_as_dense,
+        process_set,
+    )
     base = type(optimizer)
     distributed_class = cast(
         type[_DistributedOptimizer], type(base.__name__, (_DistributedOptimizer, base), {})
@@ -216,16 +277,14 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     shared = {name: value for name, value in vars(optimizer).items() if name != "step"}
     distributed.__dict__.update(
         shared,
-        _exchange=GradientExchange(
-            Scaling.of(op, 1.0 / gradient_predivide_factor, gradient_predivide_factor),
-            backward_passes_per_step,
-            bucket_bytes,
-        ),
+        _exchange=GradientExchange(options, backward_passes_per_step),
         _names=names,
+        _process_set=process_set,
         _settings=(
             f"op is {op.name}, backward_passes_per_step is {backward_passes_per_step}, "
             f"gradient_predivide_factor is {gradient_predivide_factor}, "
-            f"bucket_bytes is {bucket_bytes}"
+            f"bucket_bytes is {bucket_bytes}, compression is {compression.__name__}, "
+            f"sparse_as_dense is {sparse_as_dense}"
         ),
         _skip_synchronize=False,
     )

@@ -17,14 +17,8 @@ import torch
 
 import farandole
 from farandole.errors import InvalidArgumentError, MismatchError
-from farandole.torch.tensors import (
-    Handle,
-    broadcast_,
-    broadcast_async_,
-    check_root,
-    gather_equal,
-    gather_rows,
-)
+from farandole.process_sets import ProcessSet, global_process_set
+from farandole.torch.tensors import broadcast_, broadcast_group, gather_rows, name_or_number
 
 
 def _to_bytes(value: Any) -> torch.Tensor:
@@ -35,9 +29,15 @@ def _from_bytes(data: torch.Tensor) -> Any:
     return pickle.loads(data.numpy().data)
 
 
-def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """The object of rank `root_rank`, which must be picklable; the others pass anything."""
-    check_root(root_rank, "broadcast_object")
+    name = name_or_number(name, "broadcast_object", process_set)
+    process_set.position(root_rank, "root_rank")
     is_root = farandole.rank() == root_rank
     data, failure = torch.empty(0, dtype=torch.uint8), None
     if is_root:
@@ -46,37 +46,40 @@ def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> A
         except Exception as error:  # pickle lets through whatever an object's methods raise
             failure = error
     length = torch.tensor([-1 if failure else data.numel()])
-    broadcast_(length, root_rank, name or "broadcast_object length")
+    broadcast_(length, root_rank, f"{name}.length", process_set)
     if length.item() < 0:
         raise InvalidArgumentError(
             f"broadcast_object: obj of rank {root_rank} cannot be pickled"
         ) from failure
     if not is_root:
         data = data.new_empty(int(length.item()))
-    broadcast_(data, root_rank, name or "broadcast_object")
+    broadcast_(data, root_rank, name, process_set)
     return obj if is_root else _from_bytes(data)
 
 
-def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """The objects of all ranks, by rank; each must be picklable."""
-    operation, pieces = gather_rows(_to_bytes(obj), name or "allgather_object")
-    operation.run()
-    return [_from_bytes(piece) for piece in pieces()]
+def allgather_object(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """The objects of all ranks that have not joined, by rank; each must be picklable."""
+    name = name_or_number(name, "allgather_object", process_set)
+    gathered, rows = gather_rows(_to_bytes(obj), name, process_set)
+    return [_from_bytes(piece) for piece in gathered.split(rows) if len(piece)]
 
 
-def check_same(subject: str, lines: Sequence[str]) -> None:
+def check_same(subject: str, lines: Sequence[str], process_set: ProcessSet) -> None:
     """Raises MismatchError on every rank, with the first difference, unless `lines` agree."""
-    digest = hashlib.sha256("\n".join(lines).encode()).digest()
-    digests = gather_equal(torch.frombuffer(bytearray(digest), dtype=torch.uint8), subject)
-    if bool((digests == digests[0]).all()):
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    digests = allgather_object(digest, f"{subject}: digest", process_set)
+    if len(set(digests)) == 1:
         return
-    everyone = allgather_object(list(lines), subject)
-    different = [rank for rank, theirs in enumerate(everyone) if theirs != everyone[0]]
+    everyone = allgather_object(list(lines), f"{subject}: all", process_set)
+    ranks = process_set.members()
+    different = [place for place, theirs in enumerate(everyone) if theirs != everyone[0]]
     theirs, ours = _first_difference(everyone[different[0]], everyone[0])
-    ranks = f"rank {different[0]}" if len(different) == 1 else f"ranks {different}"
+    who = [ranks[place] for place in different]
     raise MismatchError(
-        f"{subject} of {ranks} differs from that of rank 0. "
-        f"Rank {different[0]}: {theirs}. Rank 0: {ours}."
+        f"{subject} of {f'rank {who[0]}' if len(who) == 1 else f'ranks {who}'} differs from that "
+        f"of rank {ranks[0]}. Rank {who[0]}: {theirs}. Rank {ranks[0]}: {ours}."
     )
 
 
@@ -87,7 +90,9 @@ def _first_difference(theirs: list[str], ours: list[str]) -> tuple[str, str]:
 
 
 def broadcast_parameters(
-    params: Mapping[str, Any] | Iterable[tuple[str, Any] | torch.Tensor], root_rank: int
+    params: Mapping[str, Any] | Iterable[tuple[str, Any] | torch.Tensor],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
     """Gives every rank the parameters of rank `root_rank`, in place.
 
@@ -96,34 +101,24 @@ def broadcast_parameters(
 
     Errors   MismatchError on every rank if names, shapes or dtypes differ between ranks.
     """
-    check_root(root_rank, "broadcast_parameters")
     items = sorted(params.items()) if isinstance(params, Mapping) else list(params)
     named = [
         item if isinstance(item, tuple) else (f"parameter {index}", item)
         for index, item in enumerate(items)
     ]
     tensors = {name: value for name, value in named if isinstance(value, torch.Tensor)}
-    check_same(
-        "broadcast_parameters: the list",
-        [f"'{name}' of {_shape_in_words(tensor)}" for name, tensor in tensors.items()],
-    )
-    _broadcast_all(tensors, root_rank)
+    _broadcast_all(tensors, root_rank, "broadcast_parameters", process_set)
 
 
-def _shape_in_words(tensor: torch.Tensor) -> str:
-    return f"dtype {tensor.dtype} and shape {list(tensor.shape)}"
-
-
-def _broadcast_all(tensors: Mapping[str, torch.Tensor], root_rank: int) -> None:
-    """In place; those that are not contiguous go through a copy."""
-    started: list[tuple[torch.Tensor, Handle]] = []
+def _broadcast_all(
+    tensors: Mapping[str, torch.Tensor], root_rank: int, group: str, process_set: ProcessSet
+) -> None:
+    """In place, all or none; those that are not contiguous go through a copy."""
+    memory = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    broadcast_group(memory, root_rank, group, process_set)
     for name, tensor in tensors.items():
-        memory = tensor.detach().contiguous()
-        started.append((tensor, broadcast_async_(memory, root_rank, name)))
-    for tensor, handle in started:
-        received = handle.wait()
-        if received.data_ptr() != tensor.data_ptr():
-            tensor.detach().copy_(received)
+        if memory[name].data_ptr() != tensor.data_ptr():
+            tensor.detach().copy_(memory[name])
 
 
 @dataclass(frozen=True)
@@ -158,18 +153,24 @@ def _rebuilt(value: Any, convert: Any) -> Any:
     return value
 
 
-def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: torch.nn.Module | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> None:
     """Gives every rank the state and the hyperparameters of rank `root_rank`'s optimizer.
 
-    Ranks that have made no step yet receive the state all the same.
+    Ranks that have made no step yet receive the state all the same. `model` is not needed; it is
+    one of Horovod's arguments.
     """
-    check_root(root_rank, "broadcast_optimizer_state")
+    process_set.position(root_rank, "root_rank")
     is_root = farandole.rank() == root_rank
     tensors: list[torch.Tensor] = []
     skeleton = _without_tensors(optimizer.state_dict(), tensors) if is_root else None
-    skeleton = broadcast_object(skeleton, root_rank, "optimizer state")
+    skeleton = broadcast_object(skeleton, root_rank, "broadcast_optimizer_state", process_set)
     received = None if is_root else _with_tensors(skeleton, tensors)
-    names = (f"optimizer state tensor {index}" for index in range(len(tensors)))
-    _broadcast_all(dict(zip(names, tensors, strict=True)), root_rank)
+    numbered = {f"tensor {index}": tensor for index, tensor in enumerate(tensors)}
+    _broadcast_all(numbered, root_rank, "broadcast_optimizer_state", process_set)
     if received is not None:
         optimizer.load_state_dict(received)

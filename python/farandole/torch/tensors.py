@@ -1,289 +1,96 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives on torch tensors: argument checks, pointers for the native module, handles.
+"""Collectives on torch tensors: those that return a handle, and those that work in place.
 
-Tensors are dense and on the CPU. A tensor that is not contiguous is copied by the operations
-that return a new tensor and refused by those that work in place. Operations run in the order
-of the calls, which must be the same on every rank. Every call that waits releases the GIL.
+Every call submits named tensors to the coordinator of its process set: ranks may call in
+different orders, and raise MismatchError if they ask for different things under one name. A name
+is what the caller gives, or "allreduce.noname.3" for the fourth unnamed allreduce on the set;
+what is repeated costs less with a name of its own. Names are unique among what is in flight.
+
+Tensors are dense and on the CPU, and stay untouched until the operation is over. One that is not
+contiguous is copied by the operations that return a new tensor and refused by those that work in
+place. Gradients do not flow through these operations; see functions.py. Every call that waits
+releases the GIL.
 """
 
 from __future__ import annotations
 
-import enum
-import math
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import torch
 
-import farandole
 from farandole import _native
-from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
-from farandole.errors import (
-    FarandoleError,
-    InvalidArgumentError,
-    MismatchError,
-    UnsupportedError,
+from farandole.errors import InvalidArgumentError
+from farandole.process_sets import ProcessSet, global_process_set, wait_for_all
+from farandole.torch.handles import (
+    Handle,
+    Task,
+    check_rows,
+    readable,
+    result_of,
+    start,
+    start_group,
+    writable,
 )
+from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, check_scales, resolve_op
 
-# PyTorch says in the name that its float8_e4m3 has no infinities, as ours has none.
-_TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
-_DTYPES = {
-    getattr(torch, _TORCH_NAMES.get(name, name)): index for name, index in DTYPE_INDEX.items()
-}
-_DIMENSIONS_MAX = 8
-Returned = TypeVar("Returned")
+Result = TypeVar("Result")
+_NARROW_FLOATS = (torch.float16, torch.bfloat16)
 
 
-class ReduceOp(enum.Enum):
-    """What an allreduce or reducescatter computes; the values are the native names."""
-
-    AVERAGE = "average"
-    SUM = "sum"
-    MIN = "min"
-    MAX = "max"
-    PRODUCT = "product"
+def name_or_number(name: str | None, kind: str, process_set: ProcessSet) -> str:
+    """`name`, or one that the same call gets on every rank, before anything can fail."""
+    return name or process_set.next_name(kind)
 
 
-Average = ReduceOp.AVERAGE
-Sum = ReduceOp.SUM
-Min = ReduceOp.MIN
-Max = ReduceOp.MAX
-Product = ReduceOp.PRODUCT
+def _member_names(group: str, tensors: Sequence[torch.Tensor]) -> list[str]:
+    return [f"{group}.{index}" for index in range(len(tensors))]
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """A native reduction with its factor, and what the result is multiplied by afterwards."""
-
-    reduction: str
-    factor: float = 1.0
-    after: float = 1.0
-
-    @staticmethod
-    def of(op: ReduceOp, prescale: float, postscale: float) -> Scaling:
-        if prescale == 1.0:
-            return Scaling(op.value, after=postscale)
-        if op is Sum:
-            return Scaling("premultiplied_sum", prescale, postscale)
-        if op is Average:
-            return Scaling("premultiplied_sum", prescale, postscale / farandole.size())
-        raise InvalidArgumentError(
-            f"prescale_factor is {prescale} with op {op.name}; only SUM and AVERAGE take one"
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Operation:
-    """One native call, the tensors it needs alive, and how its result is made in the end."""
-
-    collective: str
-    input: torch.Tensor
-    output: torch.Tensor
-    count: int  # elements, in the native module's terms
-    finish: Callable[[], torch.Tensor]
-    reduction: str = "sum"
-    factor: float = 1.0
-    root: int = 0
-    name: str = ""
-
-    def run(self) -> torch.Tensor:
-        _release_orphans()
-        self._call(farandole.world().native.run)
-        return self.finish()
-
-    def start(self) -> Handle:
-        _release_orphans()
-        return Handle(self._call(farandole.world().native.start), self)
-
-    def _call(self, native: Callable[..., Returned]) -> Returned:
-        return native(
-            COLLECTIVE_INDEX[self.collective],
-            self.input.data_ptr(),
-            self.output.data_ptr(),
-            self.count,
-            _DTYPES[self.input.dtype],
-            reduction=REDUCTION_INDEX[self.reduction],
-            root=self.root,
-            name=self.name,
-            factor=self.factor,
-        )
-
-
-class Handle:
-    """An operation in flight; owns its tensors until it is over, even when it is dropped early."""
-
-    def __init__(self, request: _native.Request, operation: Operation) -> None:
-        self._request = request
-        self._operation = operation
-        self._result: torch.Tensor | None = None
-
-    def done(self) -> bool:
-        """True when finished; raises what the operation failed with. Does not block."""
-        return self._result is not None or self._request.test()
-
-    def wait(self) -> torch.Tensor:
-        """The result. Blocks without the GIL; a second call returns the same tensor."""
-        if self._result is None:
-            self._request.wait()
-            self._result = self._operation.finish()
-        return self._result
-
-    def __del__(self) -> None:
-        if self._result is None:
-            _orphans.add((self._request, self._operation))
-
-
-# Operations whose handle was dropped before the end: their memory is still being written.
-_orphans: set[tuple[_native.Request, Operation]] = set()
-
-
-def _release_orphans() -> None:
-    for orphan in tuple(_orphans):
-        if _is_over(orphan[0]):
-            _orphans.discard(orphan)
-
-
-def _is_over(request: _native.Request) -> bool:
-    try:
-        return request.test()
-    except FarandoleError:
-        return True
-
-
-def check_tensor(tensor: torch.Tensor, caller: str) -> None:
-    """Raises unless `tensor` is dense, on the CPU and of a dtype that the library moves."""
-    if not isinstance(tensor, torch.Tensor):
-        raise InvalidArgumentError(
-            f"{caller}: tensor is a {type(tensor).__name__}, allowed is a torch.Tensor"
-        )
-    if tensor.device.type != "cpu":
-        raise UnsupportedError(f"{caller}: tensor is on device {tensor.device}, allowed is cpu")
-    if tensor.layout != torch.strided:
-        raise UnsupportedError(
-            f"{caller}: tensor has layout {tensor.layout}, allowed is torch.strided"
-        )
-    if tensor.dtype not in _DTYPES:
-        allowed = ", ".join(_native.DTYPES)
-        raise UnsupportedError(f"{caller}: tensor has dtype {tensor.dtype}, allowed are {allowed}")
-
-
-def readable(tensor: torch.Tensor, caller: str) -> torch.Tensor:
-    """`tensor`, or a copy of it, whose memory holds its elements in order."""
-    check_tensor(tensor, caller)
-    return tensor.detach().resolve_conj().resolve_neg().contiguous()
-
-
-def writable(tensor: torch.Tensor, caller: str) -> torch.Tensor:
-    """`tensor` detached, sharing memory; raises if its memory is not its elements in order."""
-    check_tensor(tensor, caller)
-    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
-        raise InvalidArgumentError(
-            f"{caller}: tensor of shape {list(tensor.shape)} with strides {list(tensor.stride())} "
-            "is not contiguous; allowed in place are contiguous tensors"
-        )
-    return tensor.detach()
-
-
-def check_root(root_rank: int, caller: str) -> None:
-    size = farandole.size()
-    if not 0 <= root_rank < size:
-        raise InvalidArgumentError(
-            f"{caller}: root_rank is {root_rank}, allowed is 0 to {size - 1}"
-        )
-
-
-def _resolve_op(op: ReduceOp | None, average: bool | None) -> ReduceOp:
-    if average is not None:
-        if op is not None:
-            raise InvalidArgumentError(
-                f"average is {average} and op is {op.name}; allowed is one of the two"
-            )
-        warnings.warn("average= is deprecated, pass op=", DeprecationWarning, stacklevel=4)
-        return Average if average else Sum
-    if op is not None and not isinstance(op, ReduceOp):
-        allowed = ", ".join(each.name for each in ReduceOp)
-        raise InvalidArgumentError(f"op is {op!r}, allowed is a ReduceOp: {allowed}")
-    return op or Average
-
-
-def _allreduce(
+def allreduce_task(
     source: torch.Tensor,
     target: torch.Tensor,
     returned: torch.Tensor,
     op: ReduceOp,
-    prescale: float,
-    postscale: float,
-    name: str | None,
-) -> Operation:
-    scaled = prescale != 1.0 or postscale != 1.0
-    if scaled and not (source.is_floating_point() or source.is_complex()):
-        raise InvalidArgumentError(
-            f"allreduce: prescale_factor is {prescale} and postscale_factor is {postscale} for "
-            f"dtype {source.dtype}; allowed for integers is 1.0"
-        )
-    scaling = Scaling.of(op, prescale, postscale)
+    scaling: Scaling,
+    name: str,
+) -> Task[torch.Tensor]:
+    """An allreduce of contiguous memory whose result is `returned`, a view of `target` or it."""
+    if scaling.before != 1.0:
+        source = source * scaling.before
+    memory = target
+    if op is Adasum and source.dtype in _NARROW_FLOATS:
+        source = memory = source.float()
 
-    def finish() -> torch.Tensor:
+    def finish(_: _native.Submission) -> torch.Tensor:
         if scaling.after != 1.0:
-            target.mul_(scaling.after)
+            memory.mul_(scaling.after)
+        if memory is not target:
+            target.copy_(memory)
         return returned
 
-    return Operation(
-        "allreduce",
-        source,
-        target,
-        source.numel(),
-        finish,
-        scaling.reduction,
-        scaling.factor,
-        name=name or "allreduce",
+    adasum = op is Adasum
+    return Task(
+        "allreduce", name, source, memory, finish, scaling.reduction, adasum, 0, scaling.factor
     )
 
 
 def _allreduce_copy(
-    tensor: torch.Tensor,
-    average: bool | None,
-    name: str | None,
-    op: ReduceOp | None,
-    prescale_factor: float,
-    postscale_factor: float,
-) -> Operation:
+    tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
+) -> Task[torch.Tensor]:
     source = readable(tensor, "allreduce")
+    check_scales(source, prescale, postscale, "allreduce")
     target = torch.empty_like(source)
-    op = _resolve_op(op, average)
-    return _allreduce(source, target, target, op, prescale_factor, postscale_factor, name)
+    return allreduce_task(source, target, target, op, Scaling.of(op, prescale, postscale), name)
 
 
 def _allreduce_in_place(
-    tensor: torch.Tensor,
-    average: bool | None,
-    name: str | None,
-    op: ReduceOp | None,
-    prescale_factor: float,
-    postscale_factor: float,
-) -> Operation:
+    tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
+) -> Task[torch.Tensor]:
     target = writable(tensor, "allreduce_")
-    op = _resolve_op(op, average)
-    return _allreduce(target, target, tensor, op, prescale_factor, postscale_factor, name)
-
-
-def allreduce(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    *,
-    op: ReduceOp | None = None,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> torch.Tensor:
-    """A new tensor: the reduction (Average by default) of `tensor` over all ranks.
-
-    `prescale_factor` multiplies every input, `postscale_factor` the result.
-    """
-    return _allreduce_copy(tensor, average, name, op, prescale_factor, postscale_factor).run()
+    check_scales(target, prescale, postscale, "allreduce_")
+    return allreduce_task(target, target, tensor, op, Scaling.of(op, prescale, postscale), name)
 
 
 def allreduce_async(
@@ -291,25 +98,15 @@ def allreduce_async(
     average: bool | None = None,
     name: str | None = None,
     op: ReduceOp | None = None,
-    *,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle:
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
     """Starts an allreduce(); leave `tensor` unchanged until the handle is synchronized."""
-    return _allreduce_copy(tensor, average, name, op, prescale_factor, postscale_factor).start()
-
-
-def allreduce_(
-    tensor: torch.Tensor,
-    average: bool | None = None,
-    name: str | None = None,
-    op: ReduceOp | None = None,
-    *,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-) -> torch.Tensor:
-    """allreduce() whose result replaces `tensor`."""
-    return _allreduce_in_place(tensor, average, name, op, prescale_factor, postscale_factor).run()
+    name = name_or_number(name, "allreduce", process_set)
+    op = resolve_op(op, average)
+    task = _allreduce_copy(tensor, op, prescale_factor, postscale_factor, name)
+    return start(task, process_set)
 
 
 def allreduce_async_(
@@ -317,181 +114,319 @@ def allreduce_async_(
     average: bool | None = None,
     name: str | None = None,
     op: ReduceOp | None = None,
-    *,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
-) -> Handle:
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
     """Starts an allreduce_(); leave `tensor` alone until the handle is synchronized."""
-    return _allreduce_in_place(tensor, average, name, op, prescale_factor, postscale_factor).start()
+    name = name_or_number(name, "allreduce", process_set)
+    op = resolve_op(op, average)
+    task = _allreduce_in_place(tensor, op, prescale_factor, postscale_factor, name)
+    return start(task, process_set)
 
 
-def _first_dimensions(tensor: torch.Tensor) -> list[int]:
-    """First dimension of `tensor` on every rank; checks that the rest agrees. Blocks."""
-    if not 1 <= tensor.dim() <= _DIMENSIONS_MAX:
-        raise InvalidArgumentError(
-            f"allgather: tensor has {tensor.dim()} dimensions, allowed is 1 to {_DIMENSIONS_MAX}"
-        )
-    header = torch.full((2 + _DIMENSIONS_MAX,), -1, dtype=torch.int64)
-    header[:2] = torch.tensor([_DTYPES[tensor.dtype], tensor.dim()])
-    header[2 : 2 + tensor.dim()] = torch.tensor(tensor.shape)
-    headers = gather_equal(header, "allgather sizes").tolist()
-    for rank, other in enumerate(headers):
-        if other[:2] != headers[0][:2] or other[3:] != headers[0][3:]:
-            raise MismatchError(
-                f"allgather: rank {rank} gave {_described(other)} and rank 0 gave "
-                f"{_described(headers[0])}; allowed to differ is the first dimension only"
-            )
-    return [other[2] for other in headers]
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """allreduce() whose result replaces `tensor`."""
+    op = resolve_op(op, average)
+    return allreduce_async_(
+        tensor, None, name, op, prescale_factor, postscale_factor, process_set
+    ).wait()
 
 
-def _described(header: list[int]) -> str:
-    return f"{_native.DTYPES[header[0]]} of shape {header[2 : 2 + header[1]]}"
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[torch.Tensor]]:
+    """Starts a grouped_allreduce()."""
+    name = name_or_number(name, "grouped_allreduce", process_set)
+    op = resolve_op(op, average)
+    tasks = [
+        _allreduce_copy(tensor, op, prescale_factor, postscale_factor, member)
+        for tensor, member in zip(tensors, _member_names(name, tensors), strict=True)
+    ]
+    return start_group(tasks, process_set, name)
 
 
-def gather_equal(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """`tensor`, contiguous and of one shape on every rank, stacked: [rank_count, *shape]."""
-    gathered = tensor.new_empty((farandole.size(), *tensor.shape))
-    return Operation(
-        "allgather", tensor, gathered, tensor.numel(), lambda: gathered, name=name
-    ).run()
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[torch.Tensor]]:
+    """Starts a grouped_allreduce_()."""
+    name = name_or_number(name, "grouped_allreduce", process_set)
+    op = resolve_op(op, average)
+    tasks = [
+        _allreduce_in_place(tensor, op, prescale_factor, postscale_factor, member)
+        for tensor, member in zip(tensors, _member_names(name, tensors), strict=True)
+    ]
+    return start_group(tasks, process_set, name)
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """grouped_allreduce() whose results replace the tensors."""
+    op = resolve_op(op, average)
+    return grouped_allreduce_async_(
+        tensors, None, name, op, prescale_factor, postscale_factor, process_set
+    ).wait()
+
+
+def allgather_task(tensor: torch.Tensor, name: str) -> Task[tuple[torch.Tensor, list[int]]]:
+    """An allgather that results in the tensor and the rows that each rank has given."""
+    source = readable(tensor, "allgather")
+    check_rows(source, "allgather")
+
+    def finish(submission: _native.Submission) -> tuple[torch.Tensor, list[int]]:
+        return result_of(submission, source.dtype), submission.rows
+
+    return Task("allgather", name, source, None, finish)
+
+
+def _without_rows(gathered: tuple[torch.Tensor, list[int]]) -> torch.Tensor:
+    return gathered[0]
 
 
 def gather_rows(
-    tensor: torch.Tensor, name: str
-) -> tuple[Operation, Callable[[], list[torch.Tensor]]]:
-    """An allgather of tensors that differ in the first dimension, and its result by rank.
-
-    Blocks until every rank has told its size; the returned operation is not started. It moves
-    blocks of the largest size, the smaller ones padded.
-    """
-    source = readable(tensor, "allgather")
-    rows = _first_dimensions(source)
-    block = (max(rows), *source.shape[1:])
-    if source.shape[0] < block[0]:
-        padded = source.new_zeros(block)
-        padded[: source.shape[0]] = source
-        source = padded
-    gathered = source.new_empty((len(rows), *block))
-
-    def pieces() -> list[torch.Tensor]:
-        return [gathered[rank, :count] for rank, count in enumerate(rows)]
-
-    def finish() -> torch.Tensor:
-        if min(rows) == block[0]:
-            return gathered.flatten(0, 1)
-        return torch.cat(pieces())
-
-    count = math.prod(block)
-    return Operation("allgather", source, gathered, count, finish, name=name), pieces
+    tensor: torch.Tensor, name: str, process_set: ProcessSet
+) -> tuple[torch.Tensor, list[int]]:
+    """allgather() and the rows that each rank has given."""
+    return start(allgather_task(tensor, name), process_set).wait()
 
 
-def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
-    """The tensors of all ranks one after the other along the first dimension.
-
-    First dimensions may differ: ranks exchange them first, then blocks padded to the largest
-    are gathered and trimmed, so a single long tensor makes every rank's share as expensive.
-    """
-    return gather_rows(tensor, name or "allgather")[0].run()
-
-
-def allgather_async(tensor: torch.Tensor, name: str | None = None) -> Handle:
-    """Starts an allgather(). The exchange of the first dimensions is over when this returns."""
-    return gather_rows(tensor, name or "allgather")[0].start()
+def gather_rows_grouped(
+    tensors: Sequence[torch.Tensor], name: str, process_set: ProcessSet
+) -> Handle[list[tuple[torch.Tensor, list[int]]]]:
+    """Starts gather_rows() of several tensors as one group."""
+    members = zip(tensors, _member_names(name, tensors), strict=True)
+    return start_group([allgather_task(*member) for member in members], process_set, name)
 
 
-def _broadcast(
-    target: torch.Tensor, returned: torch.Tensor, root_rank: int, name: str | None
-) -> Operation:
-    check_root(root_rank, "broadcast")
-    return Operation(
-        "broadcast",
-        target,
-        target,
-        target.numel(),
-        lambda: returned,
-        root=root_rank,
-        name=name or "broadcast",
+def allgather_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
+    """Starts an allgather()."""
+    name = name_or_number(name, "allgather", process_set)
+    return start(allgather_task(tensor, name), process_set).then(_without_rows)
+
+
+def grouped_allgather_async(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[list[torch.Tensor]]:
+    """Starts a grouped_allgather()."""
+    name = name_or_number(name, "grouped_allgather", process_set)
+    return gather_rows_grouped(tensors, name, process_set).then(
+        lambda gathered: [_without_rows(each) for each in gathered]
     )
 
 
-def _broadcast_copy(tensor: torch.Tensor, root_rank: int, name: str | None) -> Operation:
-    target = readable(tensor, "broadcast").clone()
-    return _broadcast(target, target, root_rank, name)
+def _broadcast_task(
+    source: torch.Tensor,
+    target: torch.Tensor,
+    returned: torch.Tensor,
+    root_rank: int,
+    name: str,
+    process_set: ProcessSet,
+) -> Task[torch.Tensor]:
+    root = process_set.position(root_rank, "root_rank")
+    return Task("broadcast", name, source, target, lambda _: returned, root=root)
 
 
-def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """A new tensor: that of rank `root_rank`. `tensor` has the same shape and dtype everywhere."""
-    return _broadcast_copy(tensor, root_rank, name).run()
-
-
-def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle:
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
     """Starts a broadcast()."""
-    return _broadcast_copy(tensor, root_rank, name).start()
+    name = name_or_number(name, "broadcast", process_set)
+    source = readable(tensor, "broadcast")
+    target = torch.empty_like(source)
+    return start(_broadcast_task(source, target, target, root_rank, name, process_set), process_set)
 
 
-def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """broadcast() into `tensor` itself."""
-    return _broadcast(writable(tensor, "broadcast_"), tensor, root_rank, name).run()
+def _broadcast_in_place(
+    tensor: torch.Tensor, root_rank: int, name: str, process_set: ProcessSet
+) -> Task[torch.Tensor]:
+    target = writable(tensor, "broadcast_")
+    return _broadcast_task(target, target, tensor, root_rank, name, process_set)
 
 
-def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> Handle:
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[torch.Tensor]:
     """Starts a broadcast_(); leave `tensor` alone until the handle is synchronized."""
-    return _broadcast(writable(tensor, "broadcast_"), tensor, root_rank, name).start()
+    name = name_or_number(name, "broadcast", process_set)
+    return start(_broadcast_in_place(tensor, root_rank, name, process_set), process_set)
 
 
-def _reducescatter(tensor: torch.Tensor, op: ReduceOp | None, name: str | None) -> Operation:
-    source = readable(tensor, "reducescatter")
-    if source.dim() == 0:
-        raise InvalidArgumentError("reducescatter: tensor has 0 dimensions, allowed is 1 or more")
-    size, rank = farandole.size(), farandole.rank()
-    shares = [len(range(each, source.shape[0], size)) for each in range(size)]
-    block = (shares[0], *source.shape[1:])
-    if shares[-1] < shares[0]:
-        padded = source.new_zeros((size, *block))
-        for target, share in zip(padded, source.split(shares), strict=True):
-            target[: share.shape[0]] = share
-        source = padded
-    result = source.new_empty(block)
-    return Operation(
-        "reducescatter",
-        source,
-        result,
-        result.numel(),
-        lambda: result[: shares[rank]],
-        _resolve_op(op, None).value,
-        name=name or "reducescatter",
-    )
-
-
-def reducescatter(
-    tensor: torch.Tensor, op: ReduceOp | None = None, name: str | None = None
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """This rank's rows of the reduction (Average by default) of `tensor` over all ranks.
+    """broadcast() into `tensor` itself."""
+    return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
-    The first dimension is split evenly; what is left over goes to the first ranks, a row each
-    (the others' blocks are padded on the way).
-    """
-    return _reducescatter(tensor, op, name).run()
+
+def broadcast_group(
+    tensors: dict[str, torch.Tensor], root_rank: int, group: str, process_set: ProcessSet
+) -> None:
+    """broadcast_() of named tensors, all of which every rank must have."""
+    tasks = [
+        _broadcast_in_place(tensor, root_rank, f"{group}.{name}", process_set)
+        for name, tensor in tensors.items()
+    ]
+    start_group(tasks, process_set, group).wait()
+
+
+def alltoall_task(
+    tensor: torch.Tensor, splits: Sequence[int] | torch.Tensor | None, name: str
+) -> Task[tuple[torch.Tensor, list[int]]]:
+    """An alltoall that results in the tensor and the rows that came from each rank."""
+    source = readable(tensor, "alltoall")
+    check_rows(source, "alltoall")
+
+    def finish(submission: _native.Submission) -> tuple[torch.Tensor, list[int]]:
+        return result_of(submission, source.dtype), submission.rows
+
+    rows: list[int] = []
+    if splits is not None:
+        rows = [int(each) for each in splits]
+        if not rows:
+            raise InvalidArgumentError("alltoall: splits is empty, allowed is a number per rank")
+    return Task("alltoall", name, source, None, finish, splits=rows)
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: Sequence[int] | torch.Tensor | None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Handle[Any]:
+    """Starts an alltoall(); the result is a tensor, or with `splits` a pair."""
+    name = name_or_number(name, "alltoall", process_set)
+    handle = start(alltoall_task(tensor, splits, name), process_set)
+    if splits is None:
+        return handle.then(_without_rows)
+    return handle.then(lambda received: (received[0], received_splits(received[1])))
+
+
+def received_splits(rows: Sequence[int]) -> torch.Tensor:
+    """As alltoall() returns them."""
+    return torch.tensor(rows, dtype=torch.int32)
+
+
+def reducescatter_task(
+    tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
+) -> Task[torch.Tensor]:
+    """A reducescatter, whose result is library memory."""
+    source = readable(tensor, "reducescatter")
+    check_rows(source, "reducescatter")
+    check_scales(source, prescale, postscale, "reducescatter")
+    if op is Adasum:
+        raise InvalidArgumentError("reducescatter: op is ADASUM, allowed are all others")
+    scaling = Scaling.of(op, prescale, postscale)
+    if scaling.before != 1.0:
+        source = source * scaling.before
+
+    def finish(submission: _native.Submission) -> torch.Tensor:
+        result = result_of(submission, source.dtype)
+        return result.mul_(scaling.after) if scaling.after != 1.0 else result
+
+    return Task(
+        "reducescatter", name, source, None, finish, scaling.reduction, factor=scaling.factor
+    )
 
 
 def reducescatter_async(
-    tensor: torch.Tensor, op: ReduceOp | None = None, name: str | None = None
-) -> Handle:
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: ReduceOp | None = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[torch.Tensor]:
     """Starts a reducescatter()."""
-    return _reducescatter(tensor, op, name).start()
+    name = name_or_number(name, "reducescatter", process_set)
+    op = resolve_op(op)
+    task = reducescatter_task(tensor, op, prescale_factor, postscale_factor, name)
+    return start(task, process_set)
 
 
-def barrier() -> None:
-    """Returns when every rank has called it."""
-    nothing = torch.empty(0)
-    Operation("barrier", nothing, nothing, 0, lambda: nothing, name="barrier").run()
+def grouped_reducescatter_async(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    op: ReduceOp | None = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[list[torch.Tensor]]:
+    """Starts a grouped_reducescatter()."""
+    name = name_or_number(name, "grouped_reducescatter", process_set)
+    op = resolve_op(op)
+    tasks = [
+        reducescatter_task(tensor, op, prescale_factor, postscale_factor, member)
+        for tensor, member in zip(tensors, _member_names(name, tensors), strict=True)
+    ]
+    return start_group(tasks, process_set, name)
 
 
-def synchronize(handle: Handle) -> torch.Tensor:
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns when every rank of the set has called it."""
+    wait_for_all(process_set, name_or_number(None, "barrier", process_set))
+
+
+def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
+    """This rank has no more data: until all ranks of the set have joined it takes part in what
+    the others do with the neutral element of the reduction, and averages are over the others.
+
+    Returns the rank that joined last. `device` is Horovod's, and only the CPU's -1 is allowed.
+    """
+    if device != -1:
+        raise InvalidArgumentError(f"join: device is {device}, allowed is -1, the CPU")
+    submission = process_set.coordinator.join()
+    submission.wait()
+    process_set.start_names_over()
+    return process_set.members()[submission.last_joined]
+
+
+def synchronize(handle: Handle[Result]) -> Result:
     """Waits for an operation and returns its result, or raises what it failed with."""
     return handle.wait()
 
 
-def poll(handle: Handle) -> bool:
+def poll(handle: Handle[Any]) -> bool:
     """True when synchronize() would not block; raises what the operation failed with."""
     return handle.done()
