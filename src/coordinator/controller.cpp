@@ -42,8 +42,8 @@ Controller::Controller(const ControllerOptions& options)
       joined_(nobody()),
       parameters_(options.parameters) {
   if (options.rank == 0) {
-    table_ = std::make_unique<Table>(
-        Table::Limits{options.rank_count, options.stall_warning, options.stall_shutdown});
+    table_ = std::make_unique<Table>(Table::Limits{options.rank_count, options.stall_warning,
+                                                   options.stall_shutdown, options.names});
   }
 }
 
@@ -178,7 +178,7 @@ std::vector<std::string> Controller::objections(const std::vector<std::uint32_t>
   std::unordered_map<std::string_view, std::string> causes;  // by group
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const Request& request = *cache_.at(positions[i]);
-    errors[i] = objection(request, *joined_);
+    errors[i] = objection(request, *joined_, options_.names);
     if (!errors[i].empty() && !request.group.empty()) causes.emplace(request.group, errors[i]);
   }
   if (causes.empty()) return errors;

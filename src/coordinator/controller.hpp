@@ -27,6 +27,7 @@ struct ControllerOptions {
   std::size_t cache_capacity = 1024;                                 // entries; 0: no cache
   std::chrono::nanoseconds stall_warning{std::chrono::seconds(60)};  // 0: never
   std::chrono::nanoseconds stall_shutdown{0};                        // 0: never
+  RankNames names = {};                                              // for messages
   Parameters parameters = {};  // to begin with; the same on every rank
 };
 

@@ -76,7 +76,14 @@ RankSet RankSet::minus(const RankSet& other) const {
   return rest;
 }
 
-std::string RankSet::describe() const {
+std::string RankSet::describe(const RankNames& names) const {
+  if (!names.empty()) {
+    RankSet named;
+    for (const Run& run : runs_) {
+      for (std::int32_t rank = run.first; rank <= run.last; ++rank) named.add(name_of(rank, names));
+    }
+    return named.describe();
+  }
   if (count() == 1) return "rank " + std::to_string(front());
   std::vector<std::string> pieces;
   std::int32_t left = count();

@@ -8,6 +8,12 @@
 
 namespace farandole::coordinator {
 
+/// [rank_count]: what people call each rank, its number in the job; empty: what it is here.
+using RankNames = std::vector<std::int32_t>;
+inline std::int32_t name_of(std::int32_t rank, const RankNames& names) {
+  return names.empty() ? rank : names[static_cast<std::size_t>(rank)];
+}
+
 /// Ranks as disjoint runs, ascending: a subtree of the coordinator's tree is one run, so that
 /// 27,600 ranks that all asked take eight bytes.
 class RankSet {
@@ -34,7 +40,7 @@ class RankSet {
   std::int32_t front() const { return runs_.front().first; }  // not empty
   std::int32_t back() const { return runs_.back().last; }     // not empty
   /// "rank 2", "ranks 0, 1 and 5 to 9"; of a long list the first and how many more.
-  std::string describe() const;
+  std::string describe(const RankNames& names = {}) const;
 
   /// Ascending, with at least one absent rank between two of them.
   const std::vector<Run>& runs() const { return runs_; }

@@ -49,7 +49,7 @@ bool agree(const Request& a, const Request& b) {
          (!has_root(a.collective) || a.root == b.root) && (a.device < 0) == (b.device < 0);
 }
 
-std::string describe(const Request& request) {
+std::string describe(const Request& request, const RankNames& names) {
   std::string text(name(request.collective));
   if (reduces(request.collective)) {
     text.append(" ").append(request.adasum ? "adasum" : name(request.reduction));
@@ -61,7 +61,9 @@ std::string describe(const Request& request) {
       text.append(i == 0 ? "" : ", ").append(std::to_string(request.shape[i]));
     }
     text.append("]");
-    if (has_root(request.collective)) text += " from rank " + std::to_string(request.root);
+    if (has_root(request.collective)) {
+      text += " from rank " + std::to_string(name_of(request.root, names));
+    }
     if (request.device >= 0) text += " on device " + std::to_string(request.device);
   }
   if (!request.group.empty()) {

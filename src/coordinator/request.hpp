@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/rank_set.hpp"
 #include "farandole/types.hpp"
 
 /// Agreement on one order of operations among ranks that ask for them in different orders.
@@ -38,6 +39,6 @@ using SharedRequest = std::shared_ptr<const Request>;
 bool agree(const Request& a, const Request& b);
 
 /// "allreduce sum float32[2, 3]", with root, group, factor and device where they matter.
-std::string describe(const Request& request);
+std::string describe(const Request& request, const RankNames& names = {});
 
 }  // namespace farandole::coordinator

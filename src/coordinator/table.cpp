@@ -18,22 +18,24 @@ std::string title(const Request& request) {
          "'";
 }
 
-std::string dispute(const Report::Item& item) {
-  return title(*item.request) + ": rank " + std::to_string(item.ranks.front()) + " asked for " +
-         describe(*item.request) + ", rank " + std::to_string(item.disagreement->rank) + " for " +
-         describe(*item.disagreement->request);
+std::string dispute(const Report::Item& item, const RankNames& names) {
+  const auto rank = [&](std::int32_t one) { return "rank " + std::to_string(name_of(one, names)); };
+  return title(*item.request) + ": " + rank(item.ranks.front()) + " asked for " +
+         describe(*item.request, names) + ", " + rank(item.disagreement->rank) + " for " +
+         describe(*item.disagreement->request, names);
 }
 
 }  // namespace
 
-std::string objection(const Request& request, const RankSet& neutral) {
+std::string objection(const Request& request, const RankSet& neutral, const RankNames& names) {
   if (neutral.empty()) return {};
   if (request.collective == Collective::kBroadcast && neutral.contains(request.root)) {
-    return title(request) + " (" + describe(request) + "): its root has joined and has no data";
+    return title(request) + " (" + describe(request, names) +
+           "): its root has joined and has no data";
   }
   if (request.collective == Collective::kAllreduce && request.adasum) {
-    return title(request) + " (" + describe(request) + "): needs data of every rank, but " +
-           neutral.describe() + " joined";
+    return title(request) + " (" + describe(request, names) + "): needs data of every rank, but " +
+           neutral.describe(names) + " joined";
   }
   return {};
 }
@@ -107,17 +109,19 @@ std::string Table::waiting(const Entry& entry, const RankSet& joined, Clock::tim
   const Request& request = *entry.item.request;
   const RankSet& asked = entry.item.ranks;
   const RankSet missing = asked.without(limits_.rank_count).minus(joined);
-  return title(request) + " (" + describe(request) + ") waits since " + farandole::describe(time) +
-         " for " + (missing.empty() ? "the rest of its group" : missing.describe()) + "; " +
-         asked.describe() + (asked.count() == 1 ? " has" : " have") + " asked for it";
+  const RankNames& names = limits_.names;
+  return title(request) + " (" + describe(request, names) + ") waits since " +
+         farandole::describe(time) + " for " +
+         (missing.empty() ? "the rest of its group" : missing.describe(names)) + "; " +
+         asked.describe(names) + (asked.count() == 1 ? " has" : " have") + " asked for it";
 }
 
 // Why the entry fails, whatever becomes of its group; only to be asked of one that is overdue or
 // complete.
 std::string Table::fault(const Entry& entry, const RankSet& joined, Clock::time_point now) const {
   if (everybody(entry.item.ranks, joined)) {
-    if (entry.item.disagreement) return dispute(entry.item);
-    std::string why = objection(*entry.item.request, joined.minus(entry.item.ranks));
+    if (entry.item.disagreement) return dispute(entry.item, limits_.names);
+    std::string why = objection(*entry.item.request, joined.minus(entry.item.ranks), limits_.names);
     if (!why.empty()) return why;
   }
   if (late(entry, limits_.shutdown, now)) return waiting(entry, joined, now);
@@ -159,8 +163,8 @@ void Table::judge(Group& group, const RankSet& joined, Clock::time_point now) co
                   std::to_string(group.entries.size()) + " names:";
     for (std::size_t i = 0; i < std::min(group.entries.size(), kNamesMax); ++i) {
       const Report::Item& item = entries_[group.entries[i]].item;
-      group.cause +=
-          (i == 0 ? " '" : ", '") + item.request->name + "' from " + item.ranks.describe();
+      group.cause += (i == 0 ? " '" : ", '") + item.request->name + "' from " +
+                     item.ranks.describe(limits_.names);
     }
   }
   if (!complete && !overdue && !everybody(group.asked, joined)) group.cause.clear();

@@ -14,7 +14,7 @@
 namespace farandole::coordinator {
 
 /// Why `request` cannot run while the ranks of `neutral` take part without data; empty if it can.
-std::string objection(const Request& request, const RankSet& neutral);
+std::string objection(const Request& request, const RankSet& neutral, const RankNames& names);
 
 /// What is said of a member of a group that fails because of another one.
 std::string fails_with_group(const Request& request, const std::string& cause);
@@ -25,6 +25,7 @@ class Table {
   struct Limits {
     std::int32_t rank_count = 1;
     std::chrono::nanoseconds warning{0}, shutdown{0};  // 0: never
+    RankNames names = {};
   };
   explicit Table(const Limits& limits) : limits_(limits) {}
 

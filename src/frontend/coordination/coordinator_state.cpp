@@ -30,11 +30,14 @@ Parameters parameters_of(const CoordinatorOptions& options) {
 
 coordinator::ControllerOptions controller_options(const Communicator& communicator,
                                                   const CoordinatorOptions& options) {
+  coordinator::RankNames names;
+  for (const Rank rank : communicator.world_ranks()) names.push_back(rank.value());
   return {.rank = communicator.rank().value(),
           .rank_count = communicator.size(),
           .cache_capacity = options.cache_capacity,
           .stall_warning = options.stall_warning,
           .stall_shutdown = options.stall_shutdown,
+          .names = std::move(names),
           .parameters = parameters_of(options)};
 }
 

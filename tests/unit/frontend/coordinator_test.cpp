@@ -360,6 +360,28 @@ TEST(Coordinator, ClosesWithRequestsThatNobodyElseMade) {
   });
 }
 
+TEST(Coordinator, NamesRanksAsTheJobNumbersThem) {
+  auto contexts = testing::make_ranks(4, "inproc");
+  testing::run_ranks(contexts, [&](Context& context, Communicator& world) {
+    const int rank = world.rank().value();
+    auto half = world.split(rank / 2, -rank);  // ranks 3 and 2 are 0 and 1 there
+    ASSERT_TRUE(half);
+    auto coordinator = Coordinator::create(context, **half, fast());
+    ASSERT_TRUE(coordinator);
+    std::vector<float> values(rank == 2 ? 4u : 6u, 1.0f);
+    auto done = exchange(**coordinator, sum("grad", values));
+    if (rank >= 2) {
+      ASSERT_FALSE(done);
+      const std::string& message = done.error().message;
+      EXPECT_NE(message.find("rank 3 asked for allreduce sum float32[6], rank 2 for"), message.npos)
+          << message;
+    } else {
+      ASSERT_TRUE(done);
+    }
+    ASSERT_TRUE(world.barrier());
+  });
+}
+
 TEST(Coordinator, SeveralWorkSideBySide) {
   auto contexts = testing::make_ranks(4, "inproc");
   testing::run_ranks(contexts, [&](Context& context, Communicator& world) {
