@@ -63,10 +63,6 @@ constexpr std::array kSettings = {
     Setting{"FARANDOLE_TIMELINE", Type::kText, "", 0, 0,
             "File for the timeline; {rank} is replaced by the rank, else .rank-N is put before the "
             "suffix."},
-    Setting{"FARANDOLE_AUTOTUNE", Type::kFlag, "0", 0, 0,
-            "Try settings for fusion and cycle time while the job runs, and keep the best."},
-    Setting{"FARANDOLE_AUTOTUNE_LOG", Type::kText, "", 0, 0,
-            "File for what autotuning tried, as CSV."},
     Setting{"FARANDOLE_LOG", Type::kText, "warning", 0, 0,
             "What is written to standard error: off, error, warning, info or debug."},
     Setting{"FARANDOLE_HOST_ID", Type::kText, "", 0, 0,

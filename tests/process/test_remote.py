@@ -492,8 +492,6 @@ OPTIONS = [
     (["--no-stall-check"], {"STALL_WARNING": "0", "STALL_SHUTDOWN": "0"}),
     (["--stall-check-warning-time-seconds", "7"], {"STALL_WARNING": "7.0"}),
     (["--stall-check-shutdown-time-seconds", "8"], {"STALL_SHUTDOWN": "8.0"}),
-    (["--autotune"], {"AUTOTUNE": "1"}),
-    (["--autotune-log-file", "a.csv"], {"AUTOTUNE_LOG": "a.csv"}),
 ]
 
 
@@ -514,7 +512,6 @@ HOROVOD = {
     "HOROVOD_CYCLE_TIME": "3.5",
     "HOROVOD_CACHE_CAPACITY": "99",
     "HOROVOD_TIMELINE": "/tmp/line.json",
-    "HOROVOD_AUTOTUNE": "1",
     "HOROVOD_STALL_CHECK_TIME_SECONDS": "11",
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "12",
 }
@@ -523,7 +520,6 @@ TRANSLATED = {
     "FARANDOLE_CYCLE_TIME": "0.0035",
     "FARANDOLE_CACHE_CAPACITY": "99",
     "FARANDOLE_TIMELINE": "/tmp/line.json",
-    "FARANDOLE_AUTOTUNE": "1",
     "FARANDOLE_STALL_WARNING": "11",
     "FARANDOLE_STALL_SHUTDOWN": "12",
 }

@@ -153,7 +153,6 @@ def test_what_travels() -> None:
         ({"HOROVOD_CYCLE_TIME": "5"}, {"FARANDOLE_CYCLE_TIME": "0.005"}),
         ({"HOROVOD_CYCLE_TIME": ""}, {}),
         ({"HOROVOD_FUSION_THRESHOLD": "67108864"}, {"FARANDOLE_FUSION_THRESHOLD": "67108864"}),
-        ({"HOROVOD_AUTOTUNE": "0"}, {}),
         ({"HOROVOD_STALL_CHECK_DISABLE": "1"}, {"FARANDOLE_STALL_WARNING": "0"}),
         ({"HOROVOD_STALL_CHECK_DISABLE": "0"}, {}),
         (

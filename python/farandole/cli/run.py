@@ -137,12 +137,6 @@ def run(
     stall_check_shutdown_time_seconds: Annotated[
         float | None, typer.Option(min=0.0, help="Sets FARANDOLE_STALL_SHUTDOWN; 0: never.")
     ] = None,
-    autotune: Annotated[
-        bool, typer.Option("--autotune", help="Sets FARANDOLE_AUTOTUNE=1.")
-    ] = False,
-    autotune_log_file: Annotated[
-        str | None, typer.Option(help="Sets FARANDOLE_AUTOTUNE_LOG.")
-    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Say how hosts are reached and what is set.")
     ] = False,
@@ -189,8 +183,6 @@ def run(
         "CACHE_CAPACITY": cache_capacity,
         "STALL_WARNING": 0 if no_stall_check else stall_check_warning_time_seconds,
         "STALL_SHUTDOWN": 0 if no_stall_check else stall_check_shutdown_time_seconds,
-        "AUTOTUNE": "1" if autotune else None,
-        "AUTOTUNE_LOG": autotune_log_file,
     }
     environment |= {
         f"FARANDOLE_{name}": str(value)
@@ -276,12 +268,8 @@ def _milliseconds(value: str) -> str:
     return repr(float(value) / 1000)
 
 
-def _flag(value: str) -> str | None:
-    return "1" if value.lower() not in ("0", "false") else None
-
-
 def _disabled(value: str) -> str | None:
-    return "0" if _flag(value) else None
+    return None if value.lower() in ("0", "false") else "0"
 
 
 # A later one has the last word.
@@ -290,8 +278,6 @@ _HOROVOD_VARIABLES: dict[str, tuple[str, Callable[[str], str | None]]] = {
     "HOROVOD_CYCLE_TIME": ("FARANDOLE_CYCLE_TIME", _milliseconds),
     "HOROVOD_CACHE_CAPACITY": ("FARANDOLE_CACHE_CAPACITY", str),
     "HOROVOD_TIMELINE": ("FARANDOLE_TIMELINE", str),
-    "HOROVOD_AUTOTUNE": ("FARANDOLE_AUTOTUNE", _flag),
-    "HOROVOD_AUTOTUNE_LOG": ("FARANDOLE_AUTOTUNE_LOG", str),
     "HOROVOD_STALL_CHECK_TIME_SECONDS": ("FARANDOLE_STALL_WARNING", str),
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": ("FARANDOLE_STALL_SHUTDOWN", str),
     "HOROVOD_STALL_CHECK_DISABLE": ("FARANDOLE_STALL_WARNING", _disabled),
