@@ -46,9 +46,11 @@ def compare(
     shapes_of: Callable[[int], list[tuple[int, ...]]],
     run: Callable[[Tensors], Sequence[torch.Tensor]],
     alone: Callable[[list[Tensors]], list[Sequence[torch.Tensor]]],
+    scale: float = 1.0,
 ) -> None:
     """`run` of this rank's inputs against `alone`, from all ranks' inputs to all ranks' outputs:
-    outputs, gradients, and gradients of a function of the gradients."""
+    outputs, gradients, which are `scale` times those of one process, and, where that is 1,
+    gradients of a function of the gradients."""
     rank, size = hvd.rank(), hvd.size()
     everything = [
         [
@@ -69,7 +71,9 @@ def compare(
     first = sum(len(tensors) for tensors in everything[:rank])
     own = of_all[first : first + len(mine)]
     for one, other in zip(gradients, own, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(one, scale * other, rtol=1e-12, atol=1e-12)
+    if scale != 1.0:
+        return
     torch.stack([gradient.square().sum() for gradient in gradients]).sum().backward()
     torch.stack([gradient.square().sum() for gradient in of_all]).sum().backward()
     for one, other in zip(mine, everything[rank], strict=True):
@@ -113,11 +117,13 @@ def check_gradients_of_allgather() -> None:
             lambda rank, rows=rows: [(rows(rank), 3)],
             lambda mine: [hvd.allgather(mine[0], name="gathered")],
             lambda all_: [[torch.cat([each[0] for each in all_])]] * size,
+            scale=1 / size,
         )
     compare(
         lambda rank: [(rank + 1, 3), (2,)],
         lambda mine: hvd.grouped_allgather(mine),
         lambda all_: [[torch.cat([each[index] for each in all_]) for index in (0, 1)]] * size,
+        scale=1 / size,
     )
 
 
@@ -129,6 +135,7 @@ def check_gradients_of_broadcast() -> None:
             lambda all_, root=root: [
                 [all_[root][0] + 0 * sum(each[0].sum() for each in all_)] for _ in all_
             ],
+            scale=1 / hvd.size(),
         )
 
 
@@ -187,6 +194,7 @@ def check_gradients_of_reducescatter() -> None:
         lambda _: [(2 * size + 1, 3)],
         lambda mine: [hvd.reducescatter(mine[0])],
         lambda all_: parts_of(mean_of([each[0] for each in all_])),
+        scale=size,
     )
     compare(
         lambda _: [(3, 2)],
@@ -196,6 +204,7 @@ def check_gradients_of_reducescatter() -> None:
             )
         ],
         lambda all_: parts_of(0.5 * size * mean_of([each[0] for each in all_])),
+        scale=size,
     )
     compare(
         lambda _: [(3, 2), (size,)],
@@ -208,6 +217,7 @@ def check_gradients_of_reducescatter() -> None:
                 strict=True,
             )
         ],
+        scale=size,
     )
 
 

@@ -13,9 +13,8 @@ Ranks may call in different orders: operations meet by name (tensors.py). What r
 tensor lets gradients through (functions.py).
 
 Other than in Horovod: tensors are on the CPU; handles are objects; op=Adasum in the optimizer
-combines gradients, where Horovod combines the steps that the optimizer would make; an average
-after join() is over the ranks that still contribute; and see functions.py for the scale of some
-gradients. There is no elastic module.
+combines gradients, where Horovod combines the steps that the optimizer would make; and an
+average after join() is over the ranks that still contribute. There is no elastic module.
 """
 
 from farandole import (

@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives that return new tensors, and let gradients through.
 
-Gradients are those of the sum, over the ranks of the process set, of what each calls backward()
-on. Every rank has to call backward() through a collective, in the same order. (Horovod averages
-the gradients of allgather() and broadcast() instead, and multiplies those of reducescatter() by
-the number of ranks.)
+Every rank has to call backward() through a collective, in the same order. The gradients are
+Horovod's, of `size` ranks in the process set:
 
-    allreduce       of the gradients with the same operation: Sum and Average only
-    allgather       this rank's rows of the gradients' sum
-    broadcast       the gradients' sum on the root, zeros elsewhere
+    allreduce       the allreduce of the gradients with the same operation: Sum and Average only
+    allgather       this rank's rows of the gradients' average
+    broadcast       the gradients' average on the root, zeros elsewhere
     alltoall        the alltoall that brings every row back
-    reducescatter   the allgather
+    reducescatter   the allgather; with Sum, `size` times that
+
+Those of allreduce and alltoall are of the sum, over the ranks, of what each calls backward() on;
+for that sum the ones of allgather and broadcast are too small by the factor `size`, and the ones of
+reducescatter too large.
 """
 
 from __future__ import annotations
@@ -146,12 +148,12 @@ def grouped_allreduce(
 def _own_rows(
     gradient: torch.Tensor, rows: Sequence[int], name: str, process_set: ProcessSet
 ) -> torch.Tensor:
-    """This rank's part of the sum of gradients of an allgather to which ranks gave `rows`."""
+    """This rank's part of the mean gradient of an allgather to which ranks gave `rows`."""
     if len(set(rows)) == 1:
-        return reducescatter(gradient, name, op=Sum, process_set=process_set)
+        return reducescatter(gradient, name, op=Average, process_set=process_set)
     mine = process_set.position(farandole.rank(), "rank")
-    total = allreduce(gradient, name=name, op=Sum, process_set=process_set)
-    return total.narrow(0, sum(rows[:mine]), rows[mine])
+    mean = allreduce(gradient, name=name, op=Average, process_set=process_set)
+    return mean.narrow(0, sum(rows[:mine]), rows[mine])
 
 
 def allgather(
@@ -207,10 +209,10 @@ def broadcast(
         return [broadcast_async(tensors[0], root_rank, known, process_set).wait()]
 
     def back(gradients: Tensors) -> Tensors:
-        total = allreduce(gradients[0], name=_backward(known), op=Sum, process_set=process_set)
-        # Zeros that hang on `total`, so that all ranks take part in its own gradient too.
+        mean = allreduce(gradients[0], name=_backward(known), op=Average, process_set=process_set)
+        # Zeros that hang on `mean`, so that all ranks take part in its own gradient too.
         elsewhere = torch.tensor(farandole.rank() != root_rank)
-        return [total.masked_fill(elsewhere, 0.0)]
+        return [mean.masked_fill(elsewhere, 0.0)]
 
     return _differentiable(run, back, [tensor])[0]
 
@@ -244,7 +246,7 @@ def _reducescatter_gradient_factor(
     op: ReduceOp, prescale: float, postscale: float, process_set: ProcessSet
 ) -> float:
     _check_linear(op, "reducescatter")
-    share = 1.0 / len(process_set.members()) if op is Average else 1.0
+    share = 1.0 if op is Average else float(len(process_set.members()))
     return share * prescale * postscale
 
 
