@@ -53,7 +53,8 @@ struct TensorCall {
 /// A tensor that was submitted. Dropping it cancels nothing.
 ///
 /// Threads   any; wait() from several at once is fine.
-/// Errors    kMismatch if ranks asked for different things, naming both; those of the operation.
+/// Errors    kMismatch if ranks asked for different things, naming both; kTimedOut naming the ranks
+///           that have not asked after stall_shutdown; those of the operation.
 class Submission {
  public:
   explicit Submission(std::shared_ptr<SubmissionState> state) : state_(std::move(state)) {}

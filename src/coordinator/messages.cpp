@@ -208,6 +208,7 @@ std::string encode(const Decision& decision) {
     write(writer, *response.request);
     writer.text(response.error);
     write(writer, response.late);
+    writer.u8(response.kind == ErrorKind::kTimedOut ? 1 : 0);
   }
   writer.u8(decision.all_joined ? 1 : 0);
   if (decision.all_joined) writer.i32(*decision.all_joined);
@@ -229,6 +230,7 @@ Result<Decision> decode_decision(std::string_view bytes) {
     response.request = parser.request();
     response.error = parser.text();
     response.late = parser.ranks();
+    response.kind = parser.flag() ? ErrorKind::kTimedOut : ErrorKind::kMismatch;
     decision.responses.push_back(std::move(response));
   }
   if (parser.flag()) decision.all_joined = parser.rank();

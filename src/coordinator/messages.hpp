@@ -36,12 +36,14 @@ void merge(Report::Item& into, Report::Item& other);
 /// Makes `into` the report of both; associative, and `other` comes from higher ranks.
 void merge(Report& into, Report&& other);
 
-/// What all ranks do now, in order. `error` not empty: it fails on every rank that asked.
+/// What all ranks do now, in order. `error` not empty: it fails on every rank that asked, with
+/// kMismatch, or with kTimedOut where some ranks never asked.
 struct Response {
   SharedRequest request;  // as the lowest rank that takes part asked for it, now or when it was
                           // put into the cache
   std::string error;
   RankSet late;  // ranks that have joined, but after they asked: they take part with their data
+  ErrorKind kind = ErrorKind::kMismatch;  // of the error
 };
 
 /// Settings that rank 0 may change while the job runs, on every rank in the same cycle.

@@ -118,14 +118,14 @@ std::string Table::waiting(const Entry& entry, const RankSet& joined, Clock::tim
 
 // Why the entry fails, whatever becomes of its group; only to be asked of one that is overdue or
 // complete.
-std::string Table::fault(const Entry& entry, const RankSet& joined, Clock::time_point now) const {
+Table::Fault Table::fault(const Entry& entry, const RankSet& joined, Clock::time_point now) const {
   if (everybody(entry.item.ranks, joined)) {
-    if (entry.item.disagreement) return dispute(entry.item, limits_.names);
+    if (entry.item.disagreement) return {dispute(entry.item, limits_.names)};
     std::string why = objection(*entry.item.request, joined.minus(entry.item.ranks), limits_.names);
-    if (!why.empty()) return why;
+    if (!why.empty()) return {std::move(why)};
   }
-  if (late(entry, limits_.shutdown, now)) return waiting(entry, joined, now);
-  return {};
+  if (!late(entry, limits_.shutdown, now)) return {};
+  return {waiting(entry, joined, now), ErrorKind::kTimedOut};
 }
 
 Table::Groups Table::groups() const {
@@ -154,7 +154,11 @@ void Table::judge(Group& group, const RankSet& joined, Clock::time_point now) co
   bool complete = true;
   bool overdue = false;
   for (const std::size_t i : group.entries) {
-    if (group.cause.empty()) group.cause = fault(entries_[i], joined, now);
+    if (group.cause.empty()) {
+      Fault own = fault(entries_[i], joined, now);
+      group.cause = std::move(own.text);
+      group.kind = own.kind;
+    }
     complete = complete && everybody(entries_[i].item.ranks, joined);
     overdue = overdue || late(entries_[i], limits_.shutdown, now);
   }
@@ -171,11 +175,11 @@ void Table::judge(Group& group, const RankSet& joined, Clock::time_point now) co
   group.runs = complete && group.cause.empty() && group.entries.size() == group.size;
 }
 
-void Table::respond(std::size_t index, std::string error, const RankSet& joined,
+void Table::respond(std::size_t index, Fault fault, const RankSet& joined,
                     std::vector<Response>& responses) const {
   const Report::Item& item = entries_[index].item;
   RankSet late = joined.empty() ? RankSet() : joined.minus(joined.minus(item.ranks));
-  responses.push_back({item.request, std::move(error), std::move(late)});
+  responses.push_back({item.request, std::move(fault.text), std::move(late), fault.kind});
 }
 
 std::vector<Response> Table::conclude(const RankSet& joined, Clock::time_point now) {
@@ -185,19 +189,21 @@ std::vector<Response> Table::conclude(const RankSet& joined, Clock::time_point n
   }
   std::vector<Response> responses;
   std::vector<bool> gone(entries_.size(), false);
-  const auto answer = [&](std::size_t i, std::string error) {
-    respond(i, std::move(error), joined, responses);
+  const auto answer = [&](std::size_t i, Fault why) {
+    respond(i, std::move(why), joined, responses);
     gone[i] = true;
   };
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (gone[i]) continue;
     const Group* const group = all.group(i);
-    std::string error = fault(entries_[i], joined, now);
+    Fault own = fault(entries_[i], joined, now);
     if (group == nullptr) {
-      if (!error.empty() || everybody(entries_[i].item.ranks, joined)) answer(i, std::move(error));
+      if (!own.text.empty() || everybody(entries_[i].item.ranks, joined)) answer(i, std::move(own));
     } else if (!group->cause.empty()) {
-      if (error.empty()) error = fails_with_group(*entries_[i].item.request, group->cause);
-      answer(i, std::move(error));
+      if (own.text.empty()) {
+        own = {fails_with_group(*entries_[i].item.request, group->cause), group->kind};
+      }
+      answer(i, std::move(own));
     } else if (group->runs) {
       for (const std::size_t member : group->entries) answer(member, {});
     }

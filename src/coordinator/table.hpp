@@ -54,6 +54,7 @@ class Table {
     std::vector<std::size_t> entries = {};  // in order of arrival
     RankSet asked = {};                     // with one of the labels, as far as it is known
     std::string cause = {};                 // why it fails; empty: it does not
+    ErrorKind kind = ErrorKind::kMismatch;  // of the cause
     bool runs = false;
   };
   struct Groups;
@@ -61,10 +62,14 @@ class Table {
   bool everybody(const RankSet& ranks, const RankSet& joined) const;
   bool late(const Entry& entry, std::chrono::nanoseconds limit, Clock::time_point now) const;
   std::string waiting(const Entry& entry, const RankSet& joined, Clock::time_point now) const;
-  std::string fault(const Entry& entry, const RankSet& joined, Clock::time_point now) const;
+  struct Fault {
+    std::string text = {};  // empty: none
+    ErrorKind kind = ErrorKind::kMismatch;
+  };
+  Fault fault(const Entry& entry, const RankSet& joined, Clock::time_point now) const;
   Groups groups() const;
   void judge(Group& group, const RankSet& joined, Clock::time_point now) const;
-  void respond(std::size_t index, std::string error, const RankSet& joined,
+  void respond(std::size_t index, Fault fault, const RankSet& joined,
                std::vector<Response>& responses) const;
   void drop(const std::vector<bool>& gone);
 

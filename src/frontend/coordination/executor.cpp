@@ -101,8 +101,9 @@ void Executor::start(coordinator::Batch batch, std::vector<SharedSubmission> tas
   flight.tasks = std::move(tasks);
   flight.name = title(flight.members);
   flight.ready = Clock::now();
-  if (const std::string& error = flight.members.front().response.error; !error.empty()) {
-    finish(flight, Error{ErrorKind::kMismatch, error});
+  const coordinator::Response& response = flight.members.front().response;
+  if (!response.error.empty()) {
+    finish(flight, Error{response.kind, response.error});
     return;
   }
   {

@@ -317,6 +317,7 @@ TEST(Coordinator, SaysWhichRankATensorWaitsFor) {
         if (rank != 2) {
           auto done = exchange(coordinator, sum("forgotten", early));
           ASSERT_FALSE(done);
+          EXPECT_EQ(done.error().kind, ErrorKind::kTimedOut);
           EXPECT_NE(done.error().message.find("'forgotten'"), std::string::npos);
           EXPECT_NE(done.error().message.find("rank 2"), std::string::npos) << done.error().message;
         }
