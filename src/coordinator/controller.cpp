@@ -51,8 +51,12 @@ Controller::~Controller() = default;
 Controller::Controller(Controller&&) noexcept = default;
 
 void Controller::add(std::vector<SharedRequest> requests, Clock::time_point now) {
-  if (requests.empty()) return;
   const std::size_t count = requests.size();
+  if (count == 0) return;
+  if (count > 1 && requests.front()->group.empty()) {
+    for (SharedRequest& request : requests) add({std::move(request)}, now);
+    return;
+  }
   const auto submission =
       submissions_.insert(submissions_.end(), Submission{std::move(requests), count, now});
   for (std::size_t i = 0; i < count; ++i) {

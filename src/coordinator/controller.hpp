@@ -63,12 +63,12 @@ class Controller {
   std::int32_t rank() const { return options_.rank; }
   std::int32_t rank_count() const { return options_.rank_count; }
 
-  /// Requests that run together; one that runs alone is a list of one. Their names are not in
-  /// flight here; group and group_size are set by the caller.
+  /// Requests that run together, under one label; those without a label run each by itself. Their
+  /// names are not in flight here; group and group_size are set by the caller.
   void add(std::vector<SharedRequest> requests, Clock::time_point now);
   bool in_flight(std::string_view name) const { return open_.contains(name); }
-  /// This rank has no more data: it takes part in everything until all ranks have joined. It adds
-  /// nothing until then; what it asked for before still gets its data.
+  /// This rank has no more data: it takes part in everything until all ranks have joined. What
+  /// it asked for before still gets its data.
   void join();
   bool joined() const { return joined_self_; }
 

@@ -10,8 +10,10 @@ namespace farandole::coordinator {
 
 /// [rank_count]: what people call each rank, its number in the job; empty: what it is here.
 using RankNames = std::vector<std::int32_t>;
+/// A rank that there is not, as a message or a caller may give, is what it says it is.
 inline std::int32_t name_of(std::int32_t rank, const RankNames& names) {
-  return names.empty() ? rank : names[static_cast<std::size_t>(rank)];
+  const auto index = static_cast<std::size_t>(rank);  // of a negative one, far too large
+  return index < names.size() ? names[index] : rank;
 }
 
 /// Ranks as disjoint runs, ascending: a subtree of the coordinator's tree is one run, so that

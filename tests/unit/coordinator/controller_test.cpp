@@ -220,6 +220,21 @@ TEST(Controller, RunsGroupsWhole) {
   }
 }
 
+// Goal: requests that come together without a label are no group.
+// Method: two at once on one rank, one of them on the other; a second time from the cache.
+TEST(Controller, NeedsALabelForAGroup) {
+  Job job(2);
+  for (int step = 0; step < 2; ++step) {
+    job.add(0, {tensor("a"), tensor("b")});
+    job.add(1, tensor("a"));
+    EXPECT_CYCLE(job);
+    EXPECT_EQ(job.last(), Names{"a"});
+    job.add(1, tensor("b"));
+    EXPECT_CYCLE(job);
+    EXPECT_EQ(job.last(), Names{"b"});
+  }
+}
+
 // Goal: what is wrong with one member fails the group, everywhere, once everybody has asked.
 // Method: another dtype of one member; members alone on one rank; other names under the label,
 // from rank 0 and, where both were cached, after their common name was ready.
@@ -264,7 +279,7 @@ TEST(Controller, KeepsGroupsOfTheCacheWhole) {
   job.add(0, group("g", {"a", "b"}));
   job.add(1, group("g", {"a", "c"}));
   EXPECT_CYCLE(job);
-  EXPECT_TRUE(job.last().empty()) << "a alone";
+  ASSERT_TRUE(job.last().empty()) << "a alone";
   job.wait(61s);  // then rank 0 is asked
   EXPECT_CYCLE(job);
   EXPECT_CYCLE(job);
@@ -350,6 +365,23 @@ TEST(Controller, JoinsAfterAsking) {
     EXPECT_EQ(other.answers(0, "y").at(1).joined, RankSet::of(1));
     EXPECT_EQ(other.answers(1, "z").at(1).joined, RankSet::of(0));
   }
+}
+
+// Goal: a rank that asks although it has joined takes part with its data, too.
+// Method: both ask in one cycle for what the cache holds.
+TEST(Controller, MayAskAfterJoining) {
+  Job job(2);
+  add_everywhere(job, tensor("x"));
+  EXPECT_CYCLE(job);
+  job.join(1);
+  EXPECT_CYCLE(job);
+  add_everywhere(job, tensor("x"));
+  EXPECT_CYCLE(job);
+  EXPECT_TRUE(job.last().empty()) << "the cache would run it without data of rank 1";
+  EXPECT_CYCLE(job);
+  ASSERT_EQ(job.last(), std::vector<std::string>{"x"});
+  EXPECT_TRUE(job.last_ready(1).front().own);
+  EXPECT_TRUE(job.last_ready(1).front().joined->empty());
 }
 
 // Goal: what cannot run without data of a rank that has joined is an error.

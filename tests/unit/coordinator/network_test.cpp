@@ -111,7 +111,7 @@ class MailNetwork final : public Network {
 // Goal: cycles over a network do what they do in lockstep: a message per edge and direction.
 // Method: ranks as threads; tensors in opposite orders; twice, so that the cache decides.
 TEST(RunCycle, AgreesOverANetwork) {
-  for (const std::int32_t rank_count : {1, 2, 5, 8, 13}) {
+  for (const std::int32_t rank_count : {1, 2, 5, 8, 11}) {
     Mail mail;
     std::vector<std::vector<std::string>> order(static_cast<std::size_t>(rank_count));
     std::vector<std::vector<std::int32_t>> sent(order.size());
@@ -143,8 +143,8 @@ TEST(RunCycle, AgreesOverANetwork) {
       messages += sent[rank].size();
     }
     EXPECT_EQ(messages, 2 * (order.size() - 1));
-    if (rank_count == 13) {
-      EXPECT_EQ(sent[0], (std::vector<std::int32_t>{8, 4, 2, 1})) << "the largest subtree first";
+    if (rank_count == 11) {
+      EXPECT_EQ(sent[0], (std::vector<std::int32_t>{4, 8, 2, 1})) << "the largest subtree first";
     }
   }
 }

@@ -82,6 +82,9 @@ TEST(RankSet, IsShort) {
   EXPECT_EQ(of({2, 5}).describe(), "ranks 2 and 5");
   EXPECT_EQ(of({0, 1, 3, 4}).describe(), "ranks 0, 1, 3 and 4");
   EXPECT_EQ(of({0, 1, 5, 6, 7, 8, 9}).describe(), "ranks 0, 1 and 5 to 9");
+  EXPECT_EQ(of({0, 2}).describe({4, 5, 9}), "ranks 4 and 9");
+  EXPECT_EQ(of({1, 7}).describe({4, 5, 9}), "ranks 5 and 7") << "there is no rank 7";
+  EXPECT_EQ(name_of(-1, {4}), -1);
   RankSet even;
   for (std::int32_t rank = 0; rank < 200; rank += 2) even.add(rank);
   EXPECT_TRUE(even.describe().ends_with("28, 30 and 84 more")) << even.describe();
