@@ -64,10 +64,10 @@ import farandole.torch as hvd
 from farandole.errors import FarandoleError
 
 hvd.init()
-handles = [hvd.allreduce_async(torch.ones(1000), name=f"tensor {i}") for i in range(20)]
-if hvd.rank() == 1:
-    LEAVE
 try:
+    handles = [hvd.allreduce_async(torch.ones(1000), name=f"tensor {i}") for i in range(20)]
+    if hvd.rank() == 1:
+        LEAVE
     hvd.allreduce(torch.ones(3), name="never on rank 1")
 except FarandoleError as error:
     assert "rank 1" in str(error) or "closed" in str(error), error
