@@ -44,6 +44,7 @@ from farandole.cli.launcher import (
     forward_signals,
     resolve_command,
 )
+from farandole.cli.output import RankStream
 
 # What comes before it on standard output, a login shell has printed.
 HELLO_MARK = b"\nfarandole agent speaks\n"
@@ -285,35 +286,14 @@ def _own_address(candidates: list[str]) -> tuple[str, socket.AddressFamily]:
     return loopback or (candidates[0], socket.AF_INET)
 
 
-class _SentStream:
-    """One output stream of one rank, read from a pipe and sent as it comes."""
+class _SentStream(RankStream):
+    """Sends what comes, as it comes."""
 
     def __init__(
         self, send: Callable[..., None], rank: int, source_fd: int, target_fd: int
     ) -> None:
-        self.source_fd = source_fd
+        super().__init__(source_fd)
         self._send = partial(send, "output", rank=rank, stream=target_fd)
-        os.set_blocking(source_fd, False)
 
-    @property
-    def open(self) -> bool:
-        return self.source_fd >= 0
-
-    def pump(self) -> bool:
-        """Passes on one read's worth; False once there is nothing more for now."""
-        if not self.open:
-            return False
-        try:
-            data = os.read(self.source_fd, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        if not data:
-            self.close()
-            return False
+    def take(self, data: bytes) -> None:
         self._send(data=data)
-        return True
-
-    def close(self) -> None:
-        if self.open:
-            os.close(self.source_fd)
-            self.source_fd = -1

@@ -22,7 +22,7 @@ from types import FrameType, TracebackType
 from typing import Protocol
 
 from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
-from farandole.cli.output import PIPE_READS_MAX, PrefixedStream
+from farandole.cli.output import PIPE_READS_MAX, PrefixedStream, RankStream
 from farandole.cli.processes import Guard, die_with_parent, end_sessions, signal_group_quietly
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -39,17 +39,6 @@ class LaunchError(Exception):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
-
-
-class RankStream(Protocol):
-    """One output stream of one rank, as PrefixedStream: `pump()` passes on what a pipe holds."""
-
-    source_fd: int
-
-    @property
-    def open(self) -> bool: ...
-    def pump(self) -> bool: ...
-    def close(self) -> None: ...
 
 
 # From rank, the pipe's read end, and 1 for standard output or 2 for standard error.

@@ -13,14 +13,11 @@ PIPE_READS_MAX = 16  # reads that empty even a pipe of the largest size, 1 MiB
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
 
-class PrefixedStream:
-    """One output stream of one rank, read from a pipe and written to `target_fd` in whole lines."""
+class RankStream:
+    """One output stream of one rank, read from a pipe; take() says what becomes of it."""
 
-    def __init__(self, rank: int, source_fd: int, target_fd: int) -> None:
+    def __init__(self, source_fd: int) -> None:
         self.source_fd = source_fd
-        self._target_fd = target_fd
-        self.prefix = prefix(rank, colour=wants_colour(target_fd))
-        self._pending = b""
         os.set_blocking(source_fd, False)
 
     @property
@@ -38,34 +35,51 @@ class PrefixedStream:
         if not data:
             self.close()
             return False
+        self.take(data)
+        return True
+
+    def take(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Idempotent."""
+        if self.open:
+            os.close(self.source_fd)
+            self.source_fd = -1
+
+
+class PrefixedStream(RankStream):
+    """Writes what comes to `target_fd`, in whole lines."""
+
+    def __init__(self, rank: int, source_fd: int, target_fd: int) -> None:
+        super().__init__(source_fd)
+        self._target_fd = target_fd
+        self._prefix = prefix(rank, colour=wants_colour(target_fd))
+        self._pending = b""
+
+    def take(self, data: bytes) -> None:
         lines = (self._pending + data).split(b"\n")
         self._pending = lines.pop()
         if len(self._pending) > _LINE_BYTES_MAX:
             lines.append(self._pending)
             self._pending = b""
         self._write(lines)
-        return True
 
     def close(self) -> None:
         """Passes on an unfinished line and closes the pipe. Idempotent."""
-        if not self.open:
-            return
-        if self._pending:
+        if self.open and self._pending:
             self._write([self._pending])
             self._pending = b""
-        if self.open:
-            os.close(self.source_fd)
-            self.source_fd = -1
+        super().close()
 
     def _write(self, lines: list[bytes]) -> None:
         try:
-            write_all(self._target_fd, b"".join(self.prefix + line + b"\n" for line in lines))
+            write_all(self._target_fd, b"".join(self._prefix + line + b"\n" for line in lines))
         except BrokenPipeError:
             # Our reader has gone. Closing the rank's pipe tells the rank so, as it would
             # have been told without us in between.
             self._pending = b""
-            os.close(self.source_fd)
-            self.source_fd = -1
+            super().close()
 
 
 def prefix(rank: int, colour: bool) -> bytes:
