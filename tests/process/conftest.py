@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from launched import Job
+from namespaces import Hosts, why_not
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -43,3 +44,16 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return write_program
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    """Hosts with networks of their own, gone after the test."""
+    if reason := why_not():
+        pytest.skip(reason)
+    hosts = Hosts()
+    try:
+        hosts.build()
+        yield hosts
+    finally:
+        hosts.remove()

@@ -28,7 +28,7 @@ from pathlib import Path
 import pytest
 from conftest import PROGRAMS
 from launched import MARK, Job, marked_processes
-from test_hosts import Hosts, why_not
+from namespaces import Hosts
 
 from farandole.cli.agent import HELLO_MARK, Frames, frame
 
@@ -109,23 +109,11 @@ def test_this_machine_takes_part(run: Start, hosts: str) -> None:
     assert sorted(job.stdout.splitlines()) == expected
 
 
-@pytest.fixture
-def namespaces() -> Iterator[Hosts]:
-    if reason := why_not():
-        pytest.skip(reason)
-    hosts = Hosts()
-    try:
-        hosts.build()
-        yield hosts
-    finally:
-        hosts.remove()
-
-
 # Goal: so they do on hosts that share no loopback interface, from a launcher on none of them.
-def test_hosts_with_networks_of_their_own(run: Start, namespaces: Hosts) -> None:
+def test_hosts_with_networks_of_their_own(run: Start, hosts: Hosts) -> None:
     names = tuple(f"10.77.0.{i + 1}" for i in range(3))
-    hosts = ",".join(f"{name}:2" for name in names)
-    job = run("-n", "6", "-H", hosts, PLACES, STAND_IN_NAMESPACES=namespaces.mark)
+    listed = ",".join(f"{name}:2" for name in names)
+    job = run("-n", "6", "-H", listed, PLACES, STAND_IN_NAMESPACES=hosts.mark)
     assert job.finish() == 0, job.stderr
     assert sorted(job.stdout.splitlines()) == places(names, 2)
 
