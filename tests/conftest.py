@@ -1,0 +1,18 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""With FARANDOLE_TEST_NO_SKIPS=1, as in .ci/run, a test that is skipped fails the run: a machine
+that should have everything lacks something, or a probe is wrong."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def]
+    report = (yield).get_result()
+    if report.skipped and os.environ.get("FARANDOLE_TEST_NO_SKIPS") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped: {report.longrepr}"
