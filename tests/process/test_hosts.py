@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from namespaces import HOSTS, Hosts
+from namespaces import HOSTS, Hosts, ip
 
 # What a fast network would have delivered; the rest is start-up and the other network's.
 PAYLOAD_BYTES = 4 << 20
