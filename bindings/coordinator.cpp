@@ -108,6 +108,7 @@ nb::dict options(const Coordinator& self) {
   result["cache_capacity"] = from.cache_capacity;
   result["stall_warning"] = seconds(from.stall_warning);
   result["stall_shutdown"] = seconds(from.stall_shutdown);
+  result["size_shift"] = from.size_shift;
   return result;
 }
 
@@ -150,10 +151,10 @@ void bind_coordinator(nb::module_& module) {
       .def("join", [](Coordinator& self) { return take(self.join()); })
       .def(
           "configure",
-          [](Coordinator& self, double cycle_time, std::size_t fusion_threshold) {
-            self.configure(nanoseconds(cycle_time), Bytes{fusion_threshold});
+          [](Coordinator& self, double cycle_time, std::size_t fusion_threshold, int size_shift) {
+            take(self.configure(nanoseconds(cycle_time), Bytes{fusion_threshold}, size_shift));
           },
-          "cycle_time"_a, "fusion_threshold"_a)
+          "cycle_time"_a, "fusion_threshold"_a, "size_shift"_a)
       .def("close", &Coordinator::close, nb::call_guard<nb::gil_scoped_release>())
       .def("options", &options)
       .def("statistics", &statistics);

@@ -1,6 +1,10 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstdint>
+#include <string>
 
 #include "base/settings.hpp"
 #include "bindings.hpp"
@@ -38,6 +42,19 @@ nb::list settings_table() {
     rows.append(row);
   }
   return rows;
+}
+
+/// The value in force, of the Python type that its row of the table asks for.
+nb::object setting(const std::string& name) {
+  for (const Setting& row : settings()) {
+    if (row.name != name) continue;
+    if (row.type == Setting::Type::kFlag) return nb::bool_(take(flag_setting(name)));
+    if (row.type == Setting::Type::kText) return nb::str(take(text_setting(name)).c_str());
+    const double number = take(number_setting(name));
+    if (row.type == Setting::Type::kSeconds) return nb::float_(number);
+    return nb::int_(static_cast<std::int64_t>(number));
+  }
+  raise({ErrorKind::kInvalidArgument, "argument 'name' is '" + name + "', which is no setting."});
 }
 
 const char* class_name(ErrorKind kind) {
@@ -85,6 +102,7 @@ NB_MODULE(_native, module) {
   module.attr("COLLECTIVES") = names<farandole::Collective>(farandole::kCollectiveCount);
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
+  module.def("setting", &setting, nb::arg("name"));
   bind_schedule(module);
   bind_planner(module);
   bind_context(module);

@@ -23,6 +23,7 @@ struct CoordinatorOptions {
   std::size_t cache_capacity = 1024;                                  // FARANDOLE_CACHE_CAPACITY
   std::chrono::nanoseconds stall_warning{std::chrono::seconds(60)};   // FARANDOLE_STALL_WARNING
   std::chrono::nanoseconds stall_shutdown{0};                         // FARANDOLE_STALL_SHUTDOWN
+  int size_shift = 0;  // of CallOptions, for all operations
 
   /// Errors    kInvalidArgument naming the variable.
   static Result<CoordinatorOptions> from_environment();
@@ -30,12 +31,13 @@ struct CoordinatorOptions {
 
 /// A named tensor and what all ranks are to do with it.
 ///
-///   collective      in                  out; null: see Submission::data()
-///   allreduce       [shape]             [shape], may be `in`
-///   broadcast       [shape] at the root [shape], may be `in`
-///   reducescatter   [n, ...]            null: [n / size, ...]; the first n % size ranks get one
-///   more allgather       [n, ...]            null: [sum of the ranks' n, ...] alltoall        [n,
-///   ...]            null: [received rows, ...] barrier         none                none
+///   collective      in                   out; null: see Submission::data()
+///   allreduce       [shape]              [shape], may be `in`
+///   broadcast       [shape] at the root  [shape], may be `in`
+///   reducescatter   [n, ...]             null: [n / size, ...], one more on the first n % size
+///   allgather       [n, ...]             null: [sum of the ranks' n, ...]
+///   alltoall        [n, ...]             null: [received rows, ...]
+///   barrier         none                 none
 struct TensorCall {
   std::string name;  // unique among this rank's submissions that are not done
   Collective collective = Collective::kAllreduce;
@@ -109,7 +111,9 @@ class Coordinator {
   void close();
 
   /// From one of the next cycles on, on every rank. Counts on rank 0 only.
-  void configure(std::chrono::nanoseconds cycle_time, Bytes fusion_threshold);
+  /// Errors    kInvalidArgument naming the argument; nothing is changed then.
+  Result<void> configure(std::chrono::nanoseconds cycle_time, Bytes fusion_threshold,
+                         int size_shift);
   /// What holds on this rank now.
   CoordinatorOptions options() const;
 

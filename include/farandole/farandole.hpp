@@ -51,6 +51,8 @@ struct CallOptions {
   double factor = 1.0;         // kPremultipliedSum: every input times this
   bool background = true;      // start(): false if the caller waits at once; wakes no thread
   bool deterministic = false;  // operands in one fixed order, whatever the algorithm
+  int size_shift = 0;          // an algorithm that is not named is chosen as for 2^size_shift
+                               // times the bytes; the same on every rank
 };
 
 /// What a collective moves. Buffers may be null where they hold no element.

@@ -174,7 +174,7 @@ class Coordinator:
         """Name, collective, reduction, adasum, dtype, shape, root, factor, splits, address of the
         input, address of the output or 0 of each tensor. Does not block."""
     def join(self) -> Submission: ...
-    def configure(self, cycle_time: float, fusion_threshold: int) -> None: ...
+    def configure(self, cycle_time: float, fusion_threshold: int, size_shift: int) -> None: ...
     def close(self) -> None: ...
     def options(self) -> dict[str, Any]: ...
     def statistics(self) -> dict[str, Any]:
@@ -235,6 +235,9 @@ def chain_order_of_tree(parent: list[int], node_of: list[int], root: int) -> tup
 
 def algorithms() -> list[dict[str, str]]:
     """collective, name, summary, cost, needs, options, ranks_max, source."""
+
+def setting(name: str) -> Any:
+    """The value in force, of the type that its row of the table asks for."""
 
 def settings() -> list[dict[str, str]]:
     """name, type, default, value, help of every environment variable."""

@@ -35,6 +35,7 @@ class ProcessSet:
         self._coordinator: _native.Coordinator | None = None
         self._calls: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._optimizers = itertools.count()
+        self.is_tuned = False  # an optimizer tries settings of the coordinator
 
     def size(self) -> int | None:
         """Number of ranks; None if the set is not in use."""
@@ -105,6 +106,7 @@ class ProcessSet:
         self._coordinator = coordinator
         self._calls.clear()
         self._optimizers = itertools.count()
+        self.is_tuned = False
         self.process_set_id = process_set_id
 
     def _close(self) -> None:

@@ -63,6 +63,18 @@ constexpr std::array kSettings = {
     Setting{"FARANDOLE_TIMELINE", Type::kText, "", 0, 0,
             "File for the timeline; {rank} is replaced by the rank, else .rank-N is put before the "
             "suffix."},
+    Setting{"FARANDOLE_AUTOTUNE", Type::kFlag, "0", 0, 0,
+            "Try settings of coordination, fusion and algorithms while the job trains; keep the "
+            "best."},
+    Setting{"FARANDOLE_AUTOTUNE_LOG", Type::kText, "", 0, 0,
+            "JSON file of what was tried; what it holds for this model and these ranks is used at "
+            "once."},
+    Setting{"FARANDOLE_AUTOTUNE_WARMUP_SAMPLES", Type::kInteger, "3", 0, 1e6,
+            "Windows of steps that autotuning lets pass before it begins."},
+    Setting{"FARANDOLE_AUTOTUNE_STEPS_PER_SAMPLE", Type::kInteger, "10", 1, 1e6,
+            "Steps in a window, in which one choice of settings is measured."},
+    Setting{"FARANDOLE_AUTOTUNE_MAX_SAMPLES", Type::kInteger, "20", 1, 1e6,
+            "Windows after which autotuning keeps the best choice."},
     Setting{"FARANDOLE_LOG", Type::kText, "warning", 0, 0,
             "What is written to standard error: off, error, warning, info or debug."},
     Setting{"FARANDOLE_HOST_ID", Type::kText, "", 0, 0,

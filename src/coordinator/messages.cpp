@@ -66,6 +66,7 @@ class Parser {
   }
   std::uint64_t u64() { return reader_.u64(); }
   std::string text() { return reader_.text(); }
+  std::int32_t i32() { return reader_.i32(); }
   std::int32_t rank() {
     const std::int32_t rank = reader_.i32();
     require(rank >= 0 && rank < std::numeric_limits<std::int32_t>::max());
@@ -216,6 +217,7 @@ std::string encode(const Decision& decision) {
   if (decision.parameters) {
     writer.u64(decision.parameters->cycle_time_ns);
     writer.u64(decision.parameters->fusion_threshold_bytes);
+    writer.i32(decision.parameters->size_shift);
   }
   return std::move(writer).bytes();
 }
@@ -238,6 +240,7 @@ Result<Decision> decode_decision(std::string_view bytes) {
     decision.parameters.emplace();
     decision.parameters->cycle_time_ns = parser.u64();
     decision.parameters->fusion_threshold_bytes = parser.u64();
+    decision.parameters->size_shift = parser.i32();
   }
   if (!parser.complete()) return malformed("decision");
   return decision;

@@ -50,6 +50,7 @@ struct Response {
 struct Parameters {
   std::uint64_t cycle_time_ns = 1'000'000;
   std::uint64_t fusion_threshold_bytes = std::uint64_t{128} << 20;
+  std::int32_t size_shift = 0;  // algorithms are chosen as for 2^size_shift times the bytes
   bool operator==(const Parameters&) const = default;
 };
 

@@ -3,6 +3,8 @@
 #include "farandole/coordinator.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "base/settings.hpp"
@@ -14,6 +16,8 @@ namespace {
 
 // Between two looks of a waiter whose submission another thread works on.
 constexpr auto kSleep = std::chrono::seconds(1);
+// Beyond, every size counts as tiny or as huge.
+constexpr int kSizeShiftMax = 16;
 
 Result<std::chrono::nanoseconds> time_setting(std::string_view name) {
   auto seconds = number_setting(name);
@@ -134,9 +138,22 @@ void Coordinator::close() {
   state_->close();
 }
 
-void Coordinator::configure(std::chrono::nanoseconds cycle_time, Bytes fusion_threshold) {
+Result<void> Coordinator::configure(std::chrono::nanoseconds cycle_time, Bytes fusion_threshold,
+                                    int size_shift) {
+  if (cycle_time < std::chrono::nanoseconds(0)) {
+    return Error{ErrorKind::kInvalidArgument, "argument 'cycle_time' is " +
+                                                  std::to_string(cycle_time.count()) +
+                                                  " ns, allowed is 0 or more."};
+  }
+  if (std::abs(size_shift) > kSizeShiftMax) {
+    return Error{ErrorKind::kInvalidArgument,
+                 "argument 'size_shift' is " + std::to_string(size_shift) + ", allowed is -" +
+                     std::to_string(kSizeShiftMax) + " to " + std::to_string(kSizeShiftMax) + "."};
+  }
   state_->configure({.cycle_time_ns = static_cast<std::uint64_t>(cycle_time.count()),
-                     .fusion_threshold_bytes = fusion_threshold.value()});
+                     .fusion_threshold_bytes = fusion_threshold.value(),
+                     .size_shift = size_shift});
+  return {};
 }
 
 CoordinatorOptions Coordinator::options() const {

@@ -3,6 +3,7 @@
 #include "frontend/plan.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -41,6 +42,11 @@ std::string choose_with_counts(Collective collective, bool peer_memory) {
   }
 }
 
+Bytes shifted(Bytes bytes, int shift) {
+  const double scaled = std::ldexp(static_cast<double>(bytes.value()), shift);
+  return Bytes{static_cast<std::size_t>(std::min(scaled, 0x1p62))};
+}
+
 std::string choose(const Call& call, const CommunicatorState& state) {
   if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
     return call.options.algorithm;
@@ -58,8 +64,10 @@ std::string choose(const Call& call, const CommunicatorState& state) {
                     arguments.collective != Collective::kBroadcast;
   const auto size = static_cast<std::size_t>(state.group->size());
   const Count larger{arguments.count.value() * (many ? size : 1)};
-  return std::string(choose_algorithm({arguments.collective, larger * size_of(arguments.dtype),
-                                       state.group->size(), state.peer_memory}));
+  const Bytes bytes = larger * size_of(arguments.dtype);
+  return std::string(
+      choose_algorithm({arguments.collective, shifted(bytes, call.options.size_shift),
+                        state.group->size(), state.peer_memory}));
 }
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.

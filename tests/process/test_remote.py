@@ -480,6 +480,11 @@ OPTIONS = [
     (["--no-stall-check"], {"STALL_WARNING": "0", "STALL_SHUTDOWN": "0"}),
     (["--stall-check-warning-time-seconds", "7"], {"STALL_WARNING": "7.0"}),
     (["--stall-check-shutdown-time-seconds", "8"], {"STALL_SHUTDOWN": "8.0"}),
+    (["--autotune"], {"AUTOTUNE": "1"}),
+    (["--autotune-log-file", "tuned.json"], {"AUTOTUNE_LOG": "tuned.json"}),
+    (["--autotune-warmup-samples", "2"], {"AUTOTUNE_WARMUP_SAMPLES": "2"}),
+    (["--autotune-steps-per-sample", "5"], {"AUTOTUNE_STEPS_PER_SAMPLE": "5"}),
+    (["--autotune-bayes-opt-max-samples", "9"], {"AUTOTUNE_MAX_SAMPLES": "9"}),
 ]
 
 

@@ -137,6 +137,29 @@ def run(
     stall_check_shutdown_time_seconds: Annotated[
         float | None, typer.Option(min=0.0, help="Sets FARANDOLE_STALL_SHUTDOWN; 0: never.")
     ] = None,
+    autotune: Annotated[
+        bool,
+        typer.Option("--autotune", help="Sets FARANDOLE_AUTOTUNE: try settings while training."),
+    ] = False,
+    autotune_log_file: Annotated[
+        str | None,
+        typer.Option(help="Sets FARANDOLE_AUTOTUNE_LOG: results, which later runs use at once."),
+    ] = None,
+    autotune_warmup_samples: Annotated[
+        int | None, typer.Option(min=0, help="Sets FARANDOLE_AUTOTUNE_WARMUP_SAMPLES.")
+    ] = None,
+    autotune_steps_per_sample: Annotated[
+        int | None, typer.Option(min=1, help="Sets FARANDOLE_AUTOTUNE_STEPS_PER_SAMPLE.")
+    ] = None,
+    autotune_max_samples: Annotated[
+        int | None,
+        typer.Option(
+            "--autotune-max-samples",
+            "--autotune-bayes-opt-max-samples",
+            min=1,
+            help="Sets FARANDOLE_AUTOTUNE_MAX_SAMPLES.",
+        ),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Say how hosts are reached and what is set.")
     ] = False,
@@ -183,6 +206,11 @@ def run(
         "CACHE_CAPACITY": cache_capacity,
         "STALL_WARNING": 0 if no_stall_check else stall_check_warning_time_seconds,
         "STALL_SHUTDOWN": 0 if no_stall_check else stall_check_shutdown_time_seconds,
+        "AUTOTUNE": "1" if autotune else None,
+        "AUTOTUNE_LOG": autotune_log_file,
+        "AUTOTUNE_WARMUP_SAMPLES": autotune_warmup_samples,
+        "AUTOTUNE_STEPS_PER_SAMPLE": autotune_steps_per_sample,
+        "AUTOTUNE_MAX_SAMPLES": autotune_max_samples,
     }
     environment |= {
         f"FARANDOLE_{name}": str(value)
@@ -268,8 +296,12 @@ def _milliseconds(value: str) -> str:
     return repr(float(value) / 1000)
 
 
+def _flag(value: str) -> str | None:
+    return "1" if value.lower() not in ("0", "false") else None
+
+
 def _disabled(value: str) -> str | None:
-    return None if value.lower() in ("0", "false") else "0"
+    return "0" if _flag(value) else None
 
 
 # A later one has the last word.
@@ -278,6 +310,11 @@ _HOROVOD_VARIABLES: dict[str, tuple[str, Callable[[str], str | None]]] = {
     "HOROVOD_CYCLE_TIME": ("FARANDOLE_CYCLE_TIME", _milliseconds),
     "HOROVOD_CACHE_CAPACITY": ("FARANDOLE_CACHE_CAPACITY", str),
     "HOROVOD_TIMELINE": ("FARANDOLE_TIMELINE", str),
+    "HOROVOD_AUTOTUNE": ("FARANDOLE_AUTOTUNE", _flag),
+    "HOROVOD_AUTOTUNE_LOG": ("FARANDOLE_AUTOTUNE_LOG", str),
+    "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": ("FARANDOLE_AUTOTUNE_WARMUP_SAMPLES", str),
+    "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": ("FARANDOLE_AUTOTUNE_STEPS_PER_SAMPLE", str),
+    "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES": ("FARANDOLE_AUTOTUNE_MAX_SAMPLES", str),
     "HOROVOD_STALL_CHECK_TIME_SECONDS": ("FARANDOLE_STALL_WARNING", str),
     "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": ("FARANDOLE_STALL_SHUTDOWN", str),
     "HOROVOD_STALL_CHECK_DISABLE": ("FARANDOLE_STALL_WARNING", _disabled),

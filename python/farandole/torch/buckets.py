@@ -132,6 +132,8 @@ class GradientExchange:
         self.passes = passes
         self.finished = False  # finish() ran, and neither start_over() nor backward() since
         self._options = options
+        self._groups = options.groups
+        self._parameters: list[tuple[str, torch.Tensor]] = []
         self._buckets: list[Bucket] = []
         self._slots: dict[torch.Tensor, Slot] = {}
         self._bucket_of: dict[Slot, Bucket] = {}
@@ -139,12 +141,25 @@ class GradientExchange:
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __del__(self) -> None:
+        self._remove_hooks()
+
+    def _remove_hooks(self) -> None:
         for hook in self._hooks:
             hook.remove()
+        self._hooks.clear()
 
     @property
     def in_flight(self) -> bool:
         return self._sent > 0
+
+    @property
+    def tensor_count(self) -> int:
+        return len(self._slots)
+
+    @property
+    def byte_count(self) -> int:
+        """Of all gradients."""
+        return sum(bucket.byte_count for bucket in self._buckets)
 
     def __contains__(self, parameter: torch.Tensor) -> bool:
         return parameter in self._slots
@@ -153,6 +168,26 @@ class GradientExchange:
         """Appends buckets for more parameters and points their gradients there."""
         for name, parameter in parameters:
             check_tensor(parameter, f"parameter '{name}'")
+        self._parameters += parameters
+        self._make_buckets(parameters)
+
+    def regroup(self, group_count: int) -> None:
+        """Makes so many groups of about equal bytes; 0: those that the options ask for.
+
+        Between steps, on every rank alike. Gradients keep their values.
+        """
+        groups = group_count or self._options.groups
+        if groups == self._groups:
+            return
+        self._groups = groups
+        self._remove_hooks()
+        sparse_dims = {slot.parameter: slot.sparse_dim for slot in self._slots.values()}
+        self._buckets, self._slots, self._bucket_of = [], {}, {}
+        self._make_buckets(self._parameters)
+        for parameter, slot in self._slots.items():
+            slot.sparse_dim = sparse_dims[parameter]
+
+    def _make_buckets(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> None:
         for indices in self._plan([parameter for _, parameter in parameters]):
             bucket = self._make_bucket([parameters[index] for index in indices])
             self._buckets.append(bucket)
@@ -163,7 +198,7 @@ class GradientExchange:
                 self._watch(slot)
 
     def _plan(self, parameters: Sequence[torch.Tensor]) -> list[list[int]]:
-        groups = self._options.groups
+        groups = self._groups
         if groups is None:
             bucket_bytes = self._options.bucket_bytes
             first_bucket_bytes = bucket_bytes if self._buckets else FIRST_BUCKET_BYTES
@@ -185,7 +220,7 @@ class GradientExchange:
             for (name, parameter), part in zip(members, flats[-1].split(lengths), strict=True):
                 slots.append(Slot(name, parameter, part.view(parameter.shape), self.passes))
         label = f"{self._options.label}.bucket.{len(self._buckets)}"
-        if len(slots) == 1 and self._options.groups is not None:
+        if len(slots) == 1 and self._groups is not None:
             label = ""  # in no group, so that the coordinator may fuse it with others
         return Bucket(label, flats, slots, len(slots))
 
@@ -220,7 +255,7 @@ class GradientExchange:
             raise failure
         for bucket in self._buckets:
             self._receive(bucket)
-        self.meter.end_step(sum(bucket.byte_count for bucket in self._buckets))
+        self.meter.end_step(self.byte_count)
         self.start_over()
         self.finished = True
 

@@ -11,12 +11,14 @@ from typing import Any, cast
 
 import torch
 
+from farandole import autotune
 from farandole.errors import InvalidArgumentError
 from farandole.process_sets import ProcessSet, global_process_set
 from farandole.torch.buckets import BUCKET_BYTES, ExchangeOptions, GradientExchange
 from farandole.torch.compression import Compression, Compressor
 from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, Sum
 from farandole.torch.state import check_same
+from farandole.torch.tuning import TunedExchange
 
 Groups = int | Sequence[Sequence[torch.Tensor]] | None
 
@@ -29,6 +31,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     _process_set: ProcessSet
     _settings: str
     _skip_synchronize: bool
+    _tuned: TunedExchange | None
 
     def step(  # type: ignore[override]
         self, closure: Callable[[], float] | None = None
@@ -37,6 +40,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
         With a `closure` the gradients are averaged each time it has been evaluated.
         """
+        loss = self._step(closure)
+        if self._tuned is not None and not self._tuned.step():
+            self._tuned = None
+        return loss
+
+    def _step(self, closure: Callable[[], float] | None) -> float | None:
         if self._skip_synchronize:
             return super().step(closure)
         if closure is None:
@@ -250,6 +259,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     process_set                whose ranks work together; on other ranks gradients stay local
     bucket_bytes               size of the groups if neither of the two above says how many
 
+    With FARANDOLE_AUTOTUNE it looks for better settings while it trains, unless another optimizer
+    of the process set does so. `num_groups` and `groups` keep it from trying numbers of groups.
+
     Errors   InvalidArgumentError, UnsupportedError for parameters that are not on the CPU,
              MismatchError on every rank when the ranks' models or arguments differ.
     """
@@ -287,6 +299,11 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
             f"sparse_as_dense is {sparse_as_dense}"
         ),
         _skip_synchronize=False,
+        _tuned=None,
     )
     distributed._adopt(distributed._new_parameters())
+    if process_set.included() and not process_set.is_tuned and autotune.enabled():
+        distributed._tuned = TunedExchange(
+            distributed._exchange, process_set, tunes_groups=options.groups is None
+        )
     return distributed

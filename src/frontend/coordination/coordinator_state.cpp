@@ -25,7 +25,8 @@ std::chrono::milliseconds patience(const CoordinatorOptions& options) {
 
 Parameters parameters_of(const CoordinatorOptions& options) {
   return {.cycle_time_ns = static_cast<std::uint64_t>(options.cycle_time.count()),
-          .fusion_threshold_bytes = options.fusion_threshold.value()};
+          .fusion_threshold_bytes = options.fusion_threshold.value(),
+          .size_shift = options.size_shift};
 }
 
 coordinator::ControllerOptions controller_options(const Communicator& communicator,
@@ -144,6 +145,7 @@ CoordinatorOptions CoordinatorState::options() const {
   CoordinatorOptions options = options_;
   options.cycle_time = std::chrono::nanoseconds(parameters_.cycle_time_ns);
   options.fusion_threshold = Bytes{parameters_.fusion_threshold_bytes};
+  options.size_shift = parameters_.size_shift;
   return options;
 }
 
@@ -244,8 +246,9 @@ Result<void> CoordinatorState::cycle() {
 }
 
 void CoordinatorState::execute() {
+  const Parameters& parameters = controller_.parameters();
   std::vector<Batch> batches =
-      coordinator::fuse(controller_.ready(), controller_.parameters().fusion_threshold_bytes);
+      coordinator::fuse(controller_.ready(), parameters.fusion_threshold_bytes);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     std::vector<SharedSubmission> tasks;
     {
@@ -256,7 +259,8 @@ void CoordinatorState::execute() {
         if (tasks.back()) tasks.back()->running = true;
       }
     }
-    executor_.start(std::move(batches[i]), std::move(tasks), i + 1 == batches.size());
+    executor_.start(std::move(batches[i]), std::move(tasks), parameters.size_shift,
+                    i + 1 == batches.size());
   }
   const auto last = controller_.take_all_joined();
   if (!last) return;

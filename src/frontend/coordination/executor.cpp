@@ -95,8 +95,10 @@ Executor::~Executor() {
   thread_.join();
 }
 
-void Executor::start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, bool last) {
+void Executor::start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, int size_shift,
+                     bool last) {
   Flight flight;
+  flight.size_shift = size_shift;
   flight.members = std::move(batch.members);
   flight.tasks = std::move(tasks);
   flight.name = title(flight.members);
@@ -215,7 +217,8 @@ Result<void> Executor::run(Flight& flight, Arguments arguments) {
     flight.divisor = static_cast<std::size_t>(communicator_.size() - joined);
   }
   flight.started = Clock::now();
-  auto request = communicator_.start(arguments, {.name = flight.name, .factor = terms.factor});
+  auto request = communicator_.start(
+      arguments, {.name = flight.name, .factor = terms.factor, .size_shift = flight.size_shift});
   if (!request) return request.error();
   flight.request = *std::move(request);
   return {};

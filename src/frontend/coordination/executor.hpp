@@ -33,6 +33,7 @@ struct Flight {
   Count count;
   std::size_t divisor = 0;  // of the result, where joined ranks take no part in an average
   bool unpack = false;      // from `out` to the tasks
+  int size_shift = 0;       // of CallOptions
   std::string name;
   Clock::time_point ready{}, packed{}, started{};  // packed: since when it was being copied
 
@@ -56,8 +57,9 @@ class Executor {
   ~Executor();
 
   /// `last`: no other batch follows at once. A small one then ends before this returns, which
-  /// spares it the way through the other thread.
-  void start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, bool last);
+  /// spares it the way through the other thread. `size_shift`: of CallOptions.
+  void start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, int size_shift,
+             bool last);
 
   /// Waits until nothing is under way.
   void drain();

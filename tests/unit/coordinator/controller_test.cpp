@@ -464,14 +464,15 @@ TEST(Controller, ReportsStalls) {
 // Method: propose, look, run a cycle, look.
 TEST(Controller, SpreadsParameters) {
   ControllerOptions options;
-  options.parameters = {7, 8};
+  options.parameters = {7, 8, 1};
   Job job(3, options);
-  EXPECT_EQ(job.at(2).parameters(), (Parameters{7, 8}));
-  job.at(0).propose_parameters({9, 10});
+  EXPECT_EQ(job.at(2).parameters(), (Parameters{7, 8, 1}));
+  job.at(0).propose_parameters({9, 10, -2});
   EXPECT_TRUE(job.at(0).news());
-  EXPECT_EQ(job.at(0).parameters(), (Parameters{7, 8}));
+  EXPECT_EQ(job.at(0).parameters(), (Parameters{7, 8, 1}));
   EXPECT_CYCLE(job);
-  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(job.at(rank).parameters(), (Parameters{9, 10}));
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(job.at(rank).parameters(), (Parameters{9, 10, -2}));
   EXPECT_CYCLE(job);
   EXPECT_FALSE(job.talked());
 }

@@ -54,7 +54,7 @@ Decision example_decision() {
   decision.responses.push_back({elaborate(), "", RankSet::of(1)});
   decision.responses.push_back({tensor("x"), "an error", {}});
   decision.all_joined = 4;
-  decision.parameters = Parameters{5, 6};
+  decision.parameters = Parameters{5, 6, -7};
   return decision;
 }
 
@@ -89,7 +89,7 @@ TEST(Messages, SurviveTheWire) {
   EXPECT_EQ(again->responses[0].late, RankSet::of(1));
   EXPECT_EQ(again->responses[1].error, "an error");
   EXPECT_EQ(again->all_joined, 4);
-  EXPECT_EQ(again->parameters, (Parameters{5, 6}));
+  EXPECT_EQ(again->parameters, (Parameters{5, 6, -7}));
   EXPECT_TRUE(decode_report(encode(Report())));
   EXPECT_TRUE(decode_decision(encode(Decision())));
 

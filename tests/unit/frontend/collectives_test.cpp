@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -127,6 +129,33 @@ INSTANTIATE_TEST_SUITE_P(All, Collectives,
                                             ::testing::Values(true, false),
                                             ::testing::Values(1, 2, 3, 8)),
                          label);
+
+// Goal: size_shift moves every threshold between algorithms, and nothing else.
+// Method: whatever the planner's thresholds are, 2^s times the bytes must choose what shift s does.
+TEST(CallOptions, SizeShiftChoosesAsForAnotherSize) {
+  Contexts contexts = make_ranks(4, "inproc", false);
+  run_ranks(contexts, [](Context& context, Communicator& world) {
+    const auto chosen = [&](std::size_t count, int shift) {
+      std::vector<float> values(count, 1.0f);
+      std::map<std::string, Statistics::Calls> before = context.statistics().plans;
+      EXPECT_TRUE(world.allreduce(values.data(), values.data(), Count{count}, DType::kFloat32,
+                                  Reduction::kSum, {.size_shift = shift}));
+      EXPECT_EQ(values[0], 4.0f);
+      for (const auto& [plan, calls] : context.statistics().plans) {
+        if (calls.calls != before[plan].calls) return plan;
+      }
+      return std::string("none");
+    };
+    std::set<std::string> plans;
+    for (const int shift : {-8, -3, 0, 3, 8}) {
+      const std::size_t count = std::size_t{1} << 12;
+      const std::size_t other = shift < 0 ? count >> -shift : count << shift;
+      EXPECT_EQ(chosen(count, shift), chosen(other, 0)) << shift;
+      plans.insert(chosen(count, shift));
+    }
+    EXPECT_GT(plans.size(), 1u);
+  });
+}
 
 }  // namespace
 }  // namespace farandole::testing

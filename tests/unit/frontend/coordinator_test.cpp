@@ -190,6 +190,27 @@ TEST(Coordinator, CopiesNothingThatLiesInOrder) {
   });
 }
 
+TEST(Coordinator, TakesNewSettingsFromRankZeroOnEveryRank) {
+  with_coordinators(3, [](Coordinator& coordinator, int rank, int) {
+    const bool leads = rank == 0;
+    EXPECT_TRUE(coordinator.configure(leads ? 3ms : 5ms, Bytes{leads ? 77u : 55u}, leads ? -2 : 9));
+    std::vector<float> values(8, 1.0f);
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE(exchange(coordinator, sum("grad " + std::to_string(step), values)));
+    }
+    const CoordinatorOptions options = coordinator.options();
+    EXPECT_EQ(options.cycle_time, 3ms);
+    EXPECT_EQ(options.fusion_threshold, Bytes{77});
+    EXPECT_EQ(options.size_shift, -2);
+    for (auto refused :
+         {coordinator.configure(-1ns, Bytes{1}, 0), coordinator.configure(1ms, Bytes{1}, 17)}) {
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+    }
+    EXPECT_EQ(coordinator.options().size_shift, -2);
+  });
+}
+
 TEST(Coordinator, NamesBothSidesOfADisagreement) {
   with_coordinators(3, [](Coordinator& coordinator, int rank, int) {
     for (int step = 0; step < 3; ++step) {
