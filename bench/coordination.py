@@ -21,25 +21,7 @@ import numpy as np
 import farandole
 from farandole import _native
 from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
-
-
-def resnet50_sizes() -> list[int]:
-    """Elements of each parameter [He16, table 1]: convolutions, batch norms, the last layer."""
-    sizes = [64 * 3 * 7 * 7, 64, 64]
-    channels = 64
-    for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-        for block in range(blocks):
-            convolutions = (
-                (channels * width, width),
-                (width * width * 9, width),
-                (width * width * 4, width * 4),
-            )
-            for count, out in convolutions:
-                sizes += [count, out, out]
-            if block == 0:
-                sizes += [channels * width * 4, width * 4, width * 4]  # the shortcut
-            channels = width * 4
-    return [*sizes, 1000 * channels, 1000]
+from farandole.models import gradients, model
 
 
 class Job:
@@ -87,7 +69,7 @@ def main() -> None:
     parser.add_argument("--shrink", type=int, default=1, help="divide the tensors' sizes by this")
     arguments = parser.parse_args()
     farandole.init()
-    sizes = [max(1, size // arguments.shrink) for size in resnet50_sizes()]
+    sizes = [max(1, g.elements // arguments.shrink) for g in gradients(model("resnet50"))]
     jobs = {"cache on": Job(sizes, 1024), "cache off": Job(sizes, 0)}
     shuffler = random.Random(farandole.rank())
     for _ in range(arguments.steps):
