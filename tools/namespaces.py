@@ -1,6 +1,9 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces that stand for hosts, each with an address on two bridges."""
+"""Network namespaces that stand for hosts, each with an address on two bridges.
+
+For tests and for bench/; needs root and Debian's iproute2.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,50 @@ import uuid
 from pathlib import Path
 
 HOSTS = 3
+NETS = 2
 DEADLINE_SECONDS = 60.0
+# A burst must hold what the kernel hands over as one packet.
+BURST_BYTES = 128 << 10
+QUEUE_SECONDS = 0.1
 
 
 def ip(*arguments: str) -> str:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
+    return _run("ip", *arguments)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 
 
 class Hosts:
-    """Namespaces named after `mark`; host i has 10.77.0.(i+1) on net0 and 10.78.0.(i+1) on net1."""
+    """Namespaces named after `mark`; host i has 10.77.0.(i+1) on net0 and 10.78.0.(i+1) on net1.
 
-    def __init__(self) -> None:
+    With `megabits` each host sends and receives at most so many Mbit/s on each net.
+    """
+
+    def __init__(self, count: int = HOSTS, megabits: int | None = None) -> None:
         self.mark = "f" + uuid.uuid4().hex[:6]
+        self.count = count
+        self.megabits = megabits
         self.ranks: list[subprocess.Popen[str]] = []
 
     def build(self) -> None:
-        for host in range(HOSTS):
+        for host in range(self.count):
             ip("netns", "add", f"{self.mark}{host}")
             self.inside(host, "link", "set", "lo", "up")
-        for net in range(2):
+        for net in range(NETS):
             ip("link", "add", f"{self.mark}b{net}", "type", "bridge")
             ip("link", "set", f"{self.mark}b{net}", "up")
-            for host in range(HOSTS):
+            for host in range(self.count):
                 self.connect(host, net)
+                if self.megabits is not None:
+                    shaped = ("root", "tbf", "rate", f"{self.megabits}mbit")
+                    shaped += ("burst", f"{BURST_BYTES}b", "latency", f"{QUEUE_SECONDS}s")
+                    namespace = f"{self.mark}{host}"
+                    _run("tc", "-n", namespace, "qdisc", "add", "dev", f"net{net}", *shaped)
+                    _run("tc", "qdisc", "add", "dev", self.cable(host, net), *shaped)
 
     def connect(self, host: int, net: int) -> None:
         cable, namespace = self.cable(host, net), f"{self.mark}{host}"
@@ -57,13 +79,14 @@ class Hosts:
         assert found is not None
         return int(found[1])
 
-    def start(self, program: Path, **environment: str) -> None:
-        """One rank per host, as a scheduler would start them."""
+    def start(self, *command: str | Path, **environment: str) -> None:
+        """Python with these arguments as one rank per host, as a scheduler would start them."""
         secret = uuid.uuid4().hex
-        for rank in range(HOSTS):
+        self.ranks = []
+        for rank in range(self.count):
             job = {
                 "RANK": str(rank),
-                "WORLD_SIZE": str(HOSTS),
+                "WORLD_SIZE": str(self.count),
                 "LOCAL_RANK": "0",
                 "LOCAL_WORLD_SIZE": "1",
                 "MASTER_ADDR": "10.77.0.1",
@@ -73,7 +96,7 @@ class Hosts:
             }
             self.ranks.append(
                 subprocess.Popen(
-                    ["ip", "netns", "exec", f"{self.mark}{rank}", sys.executable, str(program)],
+                    ["ip", "netns", "exec", f"{self.mark}{rank}", sys.executable, *map(str, command)],
                     env=os.environ | job | environment,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
@@ -81,10 +104,11 @@ class Hosts:
                 )
             )
 
-    def finish(self) -> list[str]:
-        outputs = [rank.communicate(timeout=DEADLINE_SECONDS)[0] for rank in self.ranks]
+    def finish(self, timeout_seconds: float = DEADLINE_SECONDS) -> list[str]:
+        """What each rank wrote."""
+        outputs = [rank.communicate(timeout=timeout_seconds)[0] for rank in self.ranks]
         codes = [rank.returncode for rank in self.ranks]
-        assert codes == [0] * HOSTS, outputs
+        assert codes == [0] * self.count, outputs
         return outputs
 
     def remove(self) -> None:
@@ -92,10 +116,10 @@ class Hosts:
             rank.kill()
             rank.communicate()
         # Closing connections keep a namespace for a while; its cables need not wait for them.
-        links = [self.cable(host, net) for host in range(HOSTS) for net in range(2)]
-        for link in [*links, *(f"{self.mark}b{net}" for net in range(2))]:
+        links = [self.cable(host, net) for host in range(self.count) for net in range(NETS)]
+        for link in [*links, *(f"{self.mark}b{net}" for net in range(NETS))]:
             subprocess.run(["ip", "link", "del", link], check=False)
-        for host in range(HOSTS):
+        for host in range(self.count):
             subprocess.run(["ip", "netns", "del", f"{self.mark}{host}"], check=False)
 
 
