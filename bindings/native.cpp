@@ -85,7 +85,9 @@ NB_MODULE(_native, module) {
   module.attr("COLLECTIVES") = names<farandole::Collective>(farandole::kCollectiveCount);
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
+  bind_reduce(module);
   bind_schedule(module);
+  bind_model(module);
   bind_planner(module);
   bind_context(module);
   bind_coordinator(module);
