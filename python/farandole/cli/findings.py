@@ -22,6 +22,7 @@ from farandole.cli.libraries import find_library_file
 
 _SIOCGIFADDR = 0x8915
 _CHILD_SECONDS_MAX = 20
+NO_JOB = "none: a job of one rank"
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def started_by(environment: Mapping[str, str]) -> str:
             return name
     if {"RANK", "WORLD_SIZE"} <= set(environment):
         return "RANK and WORLD_SIZE"
-    return "none: a job of one rank"
+    return NO_JOB
 
 
 def _problem(probe: Callable[[], None]) -> str:

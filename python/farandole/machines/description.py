@@ -136,8 +136,8 @@ class Description:
         """Where the file sets each field of struct Machine, by the names that errors begin with."""
         found: dict[str, Path] = {"devices": ("devices", "nodes"), "nic_of": ("devices", "nics")}
         names = [(g, n) for g, group in enumerate(self.nodes) for n in range(len(group.names))]
-        for index, (group, name) in enumerate(names):
-            found[f"nodes[{index}].name"] = ("nodes", group, "names", name)
+        for index, (group, position) in enumerate(names):
+            found[f"nodes[{index}].name"] = ("nodes", group, "names", position)
         pairs = [(g, p) for g, links in enumerate(self.links) for p in range(len(links.between))]
         for index, (group, pair) in enumerate(pairs):
             found[f"links[{index}].bytes_per_second"] = ("links", group, "rate_GBps")
@@ -152,9 +152,9 @@ class Description:
             for key, (name, _) in HOP_KEYS.items():
                 found[f"hops.{hop}.{name}"] = ("hops", hop, key)
             for index, size in enumerate(sorted(given.ring_rates_GBps)):
-                place: Path = ("hops", hop, "ring_rates_GBps", str(size))
-                found[f"hops.{hop}.ring_rates[{index}].bytes_per_second"] = place
-                found[f"hops.{hop}.ring_rates[{index}].ring_size"] = place
+                ring: Path = ("hops", hop, "ring_rates_GBps", str(size))
+                found[f"hops.{hop}.ring_rates[{index}].bytes_per_second"] = ring
+                found[f"hops.{hop}.ring_rates[{index}].ring_size"] = ring
         return found
 
 
