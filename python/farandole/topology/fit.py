@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 _Vector = npt.NDArray[np.float64]
 _WORTH_A_FILL = 0.9  # what a fill must leave of the squared error
+_CREDIBLE = 0.01  # share of the time per byte that was seen
 PATTERNS = ("exchange", "allgather", "allreduce")
 
 
@@ -83,7 +84,7 @@ def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
     (*start, beyond, filled), error = nonnegative_least_squares(rows, targets)
     if error < plain_error * _WORTH_A_FILL and max(sample.ranks for sample in samples) > 2:
         (call, alpha), per_byte, fill = start, beyond + filled, filled
-    return Fit(call, alpha, per_byte or _least_per_byte(samples), fill, reduce_per_byte)
+    return Fit(call, alpha, _credible(per_byte, samples), fill, reduce_per_byte)
 
 
 def bytes_per_second(samples: Sequence[Sample], known: Fit) -> float:
@@ -97,12 +98,13 @@ def bytes_per_second(samples: Sequence[Sample], known: Fit) -> float:
     rows = np.array([[size / seconds] for size, _, seconds in rate_of])
     targets = np.array([1 - fixed / seconds for _, fixed, seconds in rate_of])
     (per_byte,), _ = nonnegative_least_squares(rows, targets)
-    return 1 / (per_byte or _least_per_byte(samples))
+    return 1 / _credible(per_byte, samples)
 
 
-def _least_per_byte(samples: Sequence[Sample]) -> float:
-    """All that can be said where times do not grow with the size: this rate was seen."""
-    return min(s.seconds / s.terms()[2] for s in samples if s.size_bytes > 0)
+def _credible(per_byte: float, samples: Sequence[Sample]) -> float:
+    """Where times do not grow with the size, the rate that was seen is all that can be said."""
+    seen = min(s.seconds / s.terms()[2] for s in samples if s.size_bytes > 0)
+    return per_byte if per_byte > seen * _CREDIBLE else seen
 
 
 def _system(samples: Sequence[Sample], reduce_per_byte: float) -> tuple[_Vector, _Vector]:
