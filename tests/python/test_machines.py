@@ -163,7 +163,10 @@ p_19 = [ ]
 # Goal: nothing is lost on the way out and in. Method: compare every shipped machine, and a text
 # without origins, with what comes back.
 def test_what_is_written_is_read_again() -> None:
-    for description in [machines.parse(GOOD, "my.toml"), *map(machines.load, machines.names())]:
+    shared = GOOD.replace("latency_us = 0.5", "half_duplex = true")
+    own = [machines.parse(text, "my.toml") for text in (GOOD, shared)]
+    assert own[1].machine().links[0] == (0, 1, 10e9, True, 0)
+    for description in [*own, *map(machines.load, machines.names())]:
         again = machines.parse(machines.as_toml(description), "again")
         assert again == description
         assert again.machine() == description.machine()

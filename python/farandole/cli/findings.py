@@ -89,6 +89,7 @@ def packages() -> Iterator[Finding]:
     for name, needed, note in (
         ("numpy", True, ""),
         ("torch", False, "for farandole.torch"),
+        ("nvidia-ml-py", False, "for GPUs in `farandole topo`"),
         ("ml_dtypes", False, "for bfloat16 in NumPy arrays"),
         ("mpi4py", False, "not used by this version"),
         ("jax", False, "this version has no front end for it; NumPy views and DLPack work"),

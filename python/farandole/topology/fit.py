@@ -11,7 +11,7 @@ alone tell it from the rate; it stays 0 unless it explains a good part of the er
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 _Vector = npt.NDArray[np.float64]
 _WORTH_A_FILL = 0.9  # what a fill must leave of the squared error
+_LARGEST = 5  # sizes of a fifth of the largest and more
 _CREDIBLE = 0.01  # share of the time per byte that was seen
 PATTERNS = ("exchange", "allgather", "allreduce")
 
@@ -75,7 +76,8 @@ class Fit:
 
 
 def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
-    """All four unknowns. `reduce_per_byte` was measured apart."""
+    """All four unknowns, then the rate again to the largest messages alone. `reduce_per_byte` was
+    measured apart."""
     rows, targets = _system(samples, reduce_per_byte)
     (call, alpha, per_byte), plain_error = nonnegative_least_squares(rows[:, :3], targets)
     fill = 0.0
@@ -84,7 +86,12 @@ def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
     (*start, beyond, filled), error = nonnegative_least_squares(rows, targets)
     if error < plain_error * _WORTH_A_FILL and max(sample.ranks for sample in samples) > 2:
         (call, alpha), per_byte, fill = start, beyond + filled, filled
-    return Fit(call, alpha, _credible(per_byte, samples), fill, reduce_per_byte)
+    found = Fit(call, alpha, _credible(per_byte, samples), fill, reduce_per_byte)
+    # Buffers of sockets, and of whoever shapes the traffic, hide the rate from smaller messages.
+    size_bytes_max = max(sample.size_bytes for sample in samples)
+    largest = [s for s in samples if s.size_bytes * _LARGEST >= size_bytes_max]
+    rate = bytes_per_second(largest, found)
+    return replace(found, per_byte=1 / rate, fill_per_byte=found.fill_chunks / rate)
 
 
 def bytes_per_second(samples: Sequence[Sample], known: Fit) -> float:
