@@ -207,6 +207,16 @@ def test_every_number_of_a_shipped_file_has_an_origin() -> None:
         assert printed, name
 
 
+# Goal: the example in the format's document is a machine file. Method: read it.
+def test_the_documents_example_is_read() -> None:
+    text = (Path(__file__).parents[2] / "docs/formats/machine.md").read_text(encoding="utf-8")
+    found = re.search(r"^```toml\n(.*?)^```", text, re.M | re.S)
+    assert found is not None
+    description = machines.parse(found[1], "example")
+    assert description.machine().hosts == 2
+    assert {constant.origin for _, constant in description.constants()} > {"printed", "measured"}
+
+
 # Goal: the table of machines in the docs is complete. Method: compare names and summaries.
 def test_the_docs_list_every_machine() -> None:
     text = (Path(__file__).parents[2] / "docs/machines.md").read_text(encoding="utf-8")
