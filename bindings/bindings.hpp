@@ -35,7 +35,9 @@ struct OwnedBuffer {
 // Between two looks at Python's pending signals.
 inline constexpr auto kSignalInterval = std::chrono::milliseconds(100);
 
+void bind_reduce(nanobind::module_& module);    // src/reduce
 void bind_schedule(nanobind::module_& module);  // src/schedule, src/algorithms
+void bind_model(nanobind::module_& module);     // src/model
 void bind_planner(nanobind::module_& module);   // src/planner
 void bind_context(nanobind::module_& module);   // src/frontend
 void bind_coordinator(nanobind::module_& module);

@@ -103,7 +103,9 @@ NB_MODULE(_native, module) {
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
   module.def("setting", &setting, nb::arg("name"));
+  bind_reduce(module);
   bind_schedule(module);
+  bind_model(module);
   bind_planner(module);
   bind_context(module);
   bind_coordinator(module);

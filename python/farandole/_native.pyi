@@ -12,6 +12,8 @@ DTYPES: list[str]
 REDUCTIONS: list[str]
 COLLECTIVES: list[str]
 VERSION: str
+NODE_KINDS: list[str]
+HOPS: list[str]
 
 def buffer(object: Any) -> tuple[int, int, bool]:
     """Address, bytes and read-only flag of a C-contiguous buffer. The caller keeps it alive."""
@@ -227,11 +229,72 @@ class Schedule:
         source, target, operand (each None or (buffer, first, count, shape) with buffer "in",
         "out" or "scratch"), incoming_first, after_previous."""
 
+class Machine:
+    """A description of a machine (model/machine.hpp). A node is (name, kind), a link (from, to,
+    bytes_per_second, half_duplex, latency), a hop's cost the fields of HopCost, with ring_rates as
+    {ring_size: bytes_per_second}. Seconds and bytes per second. Raises InvalidArgumentError, whose
+    text begins with the field that is wrong."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        nodes: list[tuple[str, str]],
+        links: list[tuple[int, int, float, bool, float]],
+        devices: list[int],
+        nic_of: list[int] = ...,
+        hosts: int = 1,
+        nic_bytes_per_second: float = 0,
+        nic_latency: float = 0,
+        hosts_per_rack: int = 0,
+        uplinks: int = 0,
+        uplink_bytes_per_second: float = 0,
+        uplink_latency: float = 0,
+        hops: dict[str, dict[str, Any]] = ...,
+        reduce_seconds_per_byte: float = 0,
+        copy_seconds_per_byte: float = 0,
+    ) -> None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def nodes(self) -> list[tuple[str, str]]: ...
+    @property
+    def links(self) -> list[tuple[int, int, float, bool, float]]: ...
+    @property
+    def devices(self) -> list[int]: ...
+    @property
+    def nic_of(self) -> list[int]: ...
+    @property
+    def hosts(self) -> int: ...
+    @property
+    def nic_bytes_per_second(self) -> float: ...
+    @property
+    def nic_latency(self) -> float: ...
+    @property
+    def hosts_per_rack(self) -> int: ...
+    @property
+    def uplinks(self) -> int: ...
+    @property
+    def uplink_bytes_per_second(self) -> float: ...
+    @property
+    def uplink_latency(self) -> float: ...
+    @property
+    def hops(self) -> dict[str, dict[str, Any]]: ...
+    @property
+    def reduce_seconds_per_byte(self) -> float: ...
+    @property
+    def copy_seconds_per_byte(self) -> float: ...
+    @property
+    def devices_per_host(self) -> int: ...
+
 def chain_order(links: list[list[list[int]]], root: int) -> tuple[list[int], int]:
     """Order and contention. links[a][b]: numbers of the links from rank a to rank b. Unchecked."""
 
 def chain_order_of_tree(parent: list[int], node_of: list[int], root: int) -> tuple[list[int], int]:
     """The same for a tree, with -1 above its top. Unchecked."""
+
+def reduce_into(target: int, source: int, count: int, dtype: int, reduction: int) -> None:
+    """target (+)= source with the library's kernel; both are addresses of `count` elements."""
 
 def algorithms() -> list[dict[str, str]]:
     """collective, name, summary, cost, needs, options, ranks_max, source."""

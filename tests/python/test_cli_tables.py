@@ -152,7 +152,8 @@ def test_help_needs_neither_framework_nor_renderer() -> None:
 
 def test_help_lists_every_command() -> None:
     text = output_of("--help")
-    for name in ("run", "bench", "algorithms", "explain", "verify", "settings", "doctor"):
+    names = "run topo probe bench algorithms explain verify settings doctor"
+    for name in names.split():
         assert f"\n  {name} " in text
         assert "Usage" in output_of(name, "--help")
 

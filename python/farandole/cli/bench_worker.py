@@ -6,10 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,14 +14,10 @@ import numpy as np
 
 import farandole
 from farandole._arrays import numpy_dtype
+from farandole._timing import Budget, measure
 from farandole.cli import bench_plan as columns
 from farandole.cli.bench_cases import Case, Cases
-from farandole.cli.bench_data import Array
 from farandole.cli.bench_plan import BenchPlan
-
-_ROW_SECONDS, _WARMUP_SECONDS = 0.5, 0.1
-_ITERATIONS_MIN, _ITERATIONS_MAX = 5, 5000
-_WARMUP_MAX = 50
 
 
 class Bench:
@@ -66,7 +59,8 @@ class Bench:
         plan = self._plan
         case = self._cases.make(count, place == "in-place")
         before = farandole.statistics()
-        samples = self._measure(case.call)
+        budget = Budget(iterations=plan.iterations, warmup=plan.warmup)
+        samples = measure(self._world, case.call, budget)
         algorithm, transport = self._chosen(before)
         wrong = self._check(case)
         self._wrong += wrong
@@ -99,32 +93,6 @@ class Bench:
         if self._output is not None:
             self._output.write(json.dumps(row) + "\n")
             self._output.flush()
-
-    # Time
-
-    def _measure(self, call: Callable[[], Any]) -> Array:
-        """Microseconds of the slowest rank, per iteration."""
-        self._world.barrier()
-        first = float(self._times(call, 1).max())
-        warmup = self._plan.warmup
-        if warmup is None:
-            warmup = min(_WARMUP_MAX, math.floor(_WARMUP_SECONDS * 1e6 / first))
-        estimate = float(np.median(self._times(call, warmup))) if warmup else first
-        iterations = self._plan.iterations
-        if iterations is None:
-            iterations = math.floor(_ROW_SECONDS * 1e6 / estimate)
-            iterations = max(_ITERATIONS_MIN, min(_ITERATIONS_MAX, iterations))
-        return self._times(call, iterations)
-
-    def _times(self, call: Callable[[], Any], iterations: int) -> Array:
-        clock = time.perf_counter_ns
-        times = np.empty(iterations, np.float64)
-        for index in range(iterations):
-            start = clock()
-            call()
-            times[index] = clock() - start
-        self._world.allreduce(times, times, "max")  # so all ranks go on from the same numbers
-        return times / 1e3
 
     # Which plan it was
 

@@ -22,6 +22,7 @@ from farandole.cli.libraries import find_library_file
 
 _SIOCGIFADDR = 0x8915
 _CHILD_SECONDS_MAX = 20
+NO_JOB = "none: a job of one rank"
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,7 @@ def packages() -> Iterator[Finding]:
     for name, needed, note in (
         ("numpy", True, ""),
         ("torch", False, "for farandole.torch"),
+        ("nvidia-ml-py", False, "for GPUs in `farandole topo`"),
         ("ml_dtypes", False, "for bfloat16 in NumPy arrays"),
         ("mpi4py", False, "not used by this version"),
         ("jax", False, "this version has no front end for it; NumPy views and DLPack work"),
@@ -144,7 +146,7 @@ def started_by(environment: Mapping[str, str]) -> str:
             return name
     if {"RANK", "WORLD_SIZE"} <= set(environment):
         return "RANK and WORLD_SIZE"
-    return "none: a job of one rank"
+    return NO_JOB
 
 
 def _problem(probe: Callable[[], None]) -> str:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 Row = Mapping[str, str]
-_FILE_WIDTH = 120  # columns, where no terminal says how many it has
+FILE_WIDTH = 120  # columns, where no terminal says how many it has
 
 
 def as_json(rows: Sequence[Row]) -> str:
@@ -36,7 +36,7 @@ def print_table(
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=_FILE_WIDTH)
+        console = Console(width=FILE_WIDTH)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column not in wrapped)

@@ -1,0 +1,36 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "reduce/reduce.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "bindings.hpp"
+
+namespace nb = nanobind;
+
+namespace farandole::bindings {
+namespace {
+
+void reduce_into(std::uintptr_t target, std::uintptr_t source, std::uint64_t count, int dtype,
+                 int reduction) {
+  check_index("dtype", dtype, kDTypeCount);
+  check_index("reduction", reduction, kReductionCount);
+  const ReduceKernel kernel =
+      take(find_kernel(static_cast<DType>(dtype), static_cast<Reduction>(reduction)));
+  const nb::gil_scoped_release release;
+  auto* into = reinterpret_cast<std::byte*>(target);
+  kernel(into, into, reinterpret_cast<const std::byte*>(source), Count{count});
+}
+
+}  // namespace
+
+void bind_reduce(nb::module_& module) {
+  using namespace nb::literals;
+  module.def("reduce_into", &reduce_into, "target"_a, "source"_a, "count"_a, "dtype"_a,
+             "reduction"_a);
+}
+
+}  // namespace farandole::bindings

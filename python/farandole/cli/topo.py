@@ -1,0 +1,58 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""`farandole topo`: this host, or a machine file, as a tree and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def topo(
+    machine: Annotated[
+        str | None, typer.Option("--machine", "-m", help="A machine's name, or a file of one.")
+    ] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write JSON to this file; -: print it.")] = None,
+    names: Annotated[bool, typer.Option("--list", help="List the machines and exit.")] = False,
+) -> None:
+    """Show what this host, or a described machine, is made of.
+
+    Without --machine it looks at this host: sockets, cores, caches, memory, network interfaces,
+    and GPUs where nvidia-ml-py is installed. A rate that nothing tells is assumed, and marked
+    so; `farandole probe` measures.
+    """
+    from farandole import machines
+    from farandole.report import topology as report
+
+    if names:
+        for name in machines.names():
+            print(f"{name:<18}{machines.load(name).summary}")
+        return
+    if machine is not None:
+        description = machines.load(machine)
+        tree = report.machine_tree(description)
+    else:
+        from farandole.topology.discover import discover
+        from farandole.topology.discovered import describe_host
+
+        host = discover()
+        description = describe_host(host)
+        tree = report.host_tree(host)
+    if svg is not None:
+        _write(svg, report.machine_svg(description))
+    if json is not None and str(json) == "-":
+        print(report.machine_json(description))
+        return
+    if json is not None:
+        _write(json, report.machine_json(description) + "\n")
+    report.print_tree(tree)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {path}: {error.strerror}") from error

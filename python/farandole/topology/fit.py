@@ -1,0 +1,142 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Costs of a hop from measured times, by least squares on relative errors.
+
+The model is that of struct HopCost (src/model/machine.hpp), whose times are linear in four
+unknowns: a library call, the start-up of a message, seconds per byte, and a pipeline's fill in
+seconds per byte. Each is at least 0, and the fill at most one message. Rings of more than two ranks
+alone tell it from the rate; it stays 0 unless it explains a good part of the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+_Vector = npt.NDArray[np.float64]
+_WORTH_A_FILL = 0.9  # what a fill must leave of the squared error
+_LARGEST = 5  # sizes of a fifth of the largest and more
+_CREDIBLE = 0.01  # share of the time per byte that was seen
+PATTERNS = ("exchange", "allgather", "allreduce")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measured time. `ranks` neighbours in a ring sent `size_bytes` each to the next one
+    (exchange), or ran a collective of that size by algorithm ring; `groups` such rings at once."""
+
+    hop: str
+    pattern: str  # of PATTERNS
+    ranks: int
+    groups: int
+    size_bytes: int
+    seconds: float
+
+    def terms(self) -> tuple[float, float, float, float]:
+        """What the unknowns are multiplied by: calls, messages, their bytes, and the bytes of the
+        first one."""
+        if self.pattern == "exchange":
+            return 1.0, 1.0, float(self.size_bytes), float(self.size_bytes)
+        rounds = (self.ranks - 1) * (2 if self.pattern == "allreduce" else 1)
+        block = self.size_bytes / self.ranks
+        return 1.0, float(rounds), rounds * block, block
+
+    def reduced_bytes(self) -> float:
+        if self.pattern != "allreduce":
+            return 0.0
+        return (self.ranks - 1) * self.size_bytes / self.ranks
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Seconds, and seconds per byte."""
+
+    call: float
+    alpha: float
+    per_byte: float
+    fill_per_byte: float
+    reduce_per_byte: float
+
+    @property
+    def fill_chunks(self) -> float:
+        return self.fill_per_byte / self.per_byte
+
+    def seconds(self, sample: Sample) -> float:
+        unknowns = (self.call, self.alpha, self.per_byte, self.fill_per_byte)
+        moved = sum(a * b for a, b in zip(sample.terms(), unknowns, strict=True))
+        return moved + sample.reduced_bytes() * self.reduce_per_byte
+
+    def error(self, sample: Sample) -> float:
+        """Relative to what was measured."""
+        return self.seconds(sample) / sample.seconds - 1
+
+
+def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
+    """All four unknowns, then the rate again to the largest messages alone. `reduce_per_byte` was
+    measured apart."""
+    rows, targets = _system(samples, reduce_per_byte)
+    (call, alpha, per_byte), plain_error = nonnegative_least_squares(rows[:, :3], targets)
+    fill = 0.0
+    # In place of the rate, what it is beyond the fill: so that fill <= per_byte.
+    rows[:, 3] += rows[:, 2]
+    (*start, beyond, filled), error = nonnegative_least_squares(rows, targets)
+    if error < plain_error * _WORTH_A_FILL and max(sample.ranks for sample in samples) > 2:
+        (call, alpha), per_byte, fill = start, beyond + filled, filled
+    found = Fit(call, alpha, _credible(per_byte, samples), fill, reduce_per_byte)
+    # Buffers of sockets, and of whoever shapes the traffic, hide the rate from smaller messages.
+    size_bytes_max = max(sample.size_bytes for sample in samples)
+    largest = [s for s in samples if s.size_bytes * _LARGEST >= size_bytes_max]
+    rate = bytes_per_second(largest, found)
+    return replace(found, per_byte=1 / rate, fill_per_byte=found.fill_chunks / rate)
+
+
+def bytes_per_second(samples: Sequence[Sample], known: Fit) -> float:
+    """The rate alone, where other things are as `known`."""
+    rate_of = []
+    for sample in samples:
+        calls, messages, moved, first = sample.terms()
+        fixed = calls * known.call + messages * known.alpha
+        fixed += sample.reduced_bytes() * known.reduce_per_byte
+        rate_of.append((moved + first * known.fill_chunks, fixed, sample.seconds))
+    rows = np.array([[size / seconds] for size, _, seconds in rate_of])
+    targets = np.array([1 - fixed / seconds for _, fixed, seconds in rate_of])
+    (per_byte,), _ = nonnegative_least_squares(rows, targets)
+    return 1 / _credible(per_byte, samples)
+
+
+def _credible(per_byte: float, samples: Sequence[Sample]) -> float:
+    """Where times do not grow with the size, the rate that was seen is all that can be said."""
+    seen = min(s.seconds / s.terms()[2] for s in samples if s.size_bytes > 0)
+    return per_byte if per_byte > seen * _CREDIBLE else seen
+
+
+def _system(samples: Sequence[Sample], reduce_per_byte: float) -> tuple[_Vector, _Vector]:
+    """Each row is divided by its measured time, so that errors are relative."""
+    seconds = np.array([sample.seconds for sample in samples])
+    rows = np.array([sample.terms() for sample in samples]) / seconds[:, None]
+    reductions = np.array([sample.reduced_bytes() for sample in samples]) * reduce_per_byte
+    return rows, 1 - reductions / seconds
+
+
+def nonnegative_least_squares(rows: _Vector, targets: _Vector) -> tuple[list[float], float]:
+    """The x >= 0 that makes |rows x - targets|^2 smallest, and this square. With so few unknowns,
+    every subset of them that may be above 0 is tried."""
+    count = rows.shape[1]
+    best, best_error = [0.0] * count, float(targets @ targets)
+    for size in range(1, count + 1):
+        for chosen in combinations(range(count), size):
+            part = rows[:, chosen]
+            scale = np.maximum(np.abs(part).max(axis=0), np.finfo(np.float64).tiny)
+            found = np.linalg.lstsq(part / scale, targets, rcond=None)[0] / scale
+            difference = part @ found - targets
+            error = float(difference @ difference)
+            if (found >= 0).all() and error < best_error * (1 - 1e-12):
+                best_error = error
+                best = [0.0] * count
+                for index, value in zip(chosen, found, strict=True):
+                    best[index] = float(value)
+    return best, best_error

@@ -1,0 +1,91 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "farandole/result.hpp"
+
+namespace farandole {
+
+/// How far a message goes: to another device of the host, to another host of the rack (or of a
+/// network that is one switch), or through the switches above the racks.
+enum class Hop : std::uint8_t { kHost, kRack, kFabric };
+inline constexpr std::size_t kHopCount = 3;
+inline constexpr const char* kHopNames[kHopCount] = {"host", "rack", "fabric"};
+
+/// What a message costs beyond the wires it uses: at a rank, one message of b bytes takes
+///
+///   [at the start of a stage: call] + alpha + latency of its links + b / (rate * efficiency)
+///
+/// and a stage as a whole another fill_chunks * b / (rate * efficiency), with b of its first
+/// message. All times in seconds.
+struct HopCost {
+  double alpha = 0;        // start-up of one message
+  double call = 0;         // of one library call or kernel launch; a stage of a plan is one
+  double fill_chunks = 0;  // of a message that a stage moves before its pipeline is full
+  double efficiency = 1;   // share of the wires' rate that a message reaches, 0 < efficiency <= 1
+  /// Measured rates of a ring among `ring_size` neighbours, in bytes per second: they replace what
+  /// the wires say, where several paths join. Sorted by size; a size that is not listed has none.
+  struct RingRate {
+    std::int64_t ring_size = 0;
+    double bytes_per_second = 0;
+    bool operator==(const RingRate&) const = default;
+  };
+  std::vector<RingRate> ring_rates;
+  bool operator==(const HopCost&) const = default;
+};
+
+/// A description of a machine: one host as a graph, so many times, on a network of one switch or
+/// of racks that are joined by spines. Comes from a machine file (docs/formats/machine.md), from
+/// discovery or from measurement.
+///
+/// Threads   immutable once checked; share freely.
+struct Machine {
+  enum class Kind : std::uint8_t { kCpu, kGpu, kMemory, kSwitch, kNic };
+  struct Node {
+    std::string name;
+    Kind kind = Kind::kCpu;
+    bool operator==(const Node&) const = default;
+  };
+  struct Link {
+    std::int32_t from = 0, to = 0;  // nodes; a link goes both ways
+    double bytes_per_second = 0;    // of each direction, or of both together:
+    bool half_duplex = false;       // the directions share the rate
+    double latency = 0;             // seconds
+    bool operator==(const Link&) const = default;
+  };
+
+  std::string name;
+
+  // One host.
+  std::vector<Node> nodes;
+  std::vector<Link> links;
+  std::vector<std::int32_t> devices;  // nodes on which ranks live, by local rank
+  std::vector<std::int32_t> nic_of;   // [devices]: the NIC by which each leaves the host
+  // The network. A NIC is wired to its rack's switch, both directions apart.
+  std::int64_t hosts = 1;
+  double nic_bytes_per_second = 0;  // each direction; needed if hosts > 1
+  double nic_latency = 0;
+  std::int64_t hosts_per_rack = 0;  // 0: all hosts on one switch
+  std::int64_t uplinks = 0;         // of each rack, one to each spine
+  double uplink_bytes_per_second = 0;
+  double uplink_latency = 0;
+  // Costs beyond the wires.
+  std::array<HopCost, kHopCount> hops;
+  double reduce_seconds_per_byte = 0;  // gamma: one operand's bytes into the other's
+  double copy_seconds_per_byte = 0;    // a local copy
+
+  std::int64_t devices_per_host() const { return static_cast<std::int64_t>(devices.size()); }
+  bool operator==(const Machine&) const = default;
+};
+
+/// Errors    kInvalidArgument naming the field, what it is and what is allowed: indices out of
+///           range, rates that are not positive and finite, devices that no link joins, a NIC that
+///           its device cannot reach.
+Result<void> check(const Machine& machine);
+
+}  // namespace farandole
