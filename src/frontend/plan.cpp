@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
+#include "frontend/choices.hpp"
 #include "frontend/fit.hpp"
-#include "planner/choose.hpp"
 #include "schedule/text.hpp"
 
 namespace farandole {
@@ -41,7 +41,7 @@ std::string choose_with_counts(Collective collective, bool peer_memory) {
   }
 }
 
-std::string choose(const Call& call, const CommunicatorState& state) {
+std::string choose(const Call& call, CommunicatorState& state) {
   if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
     return call.options.algorithm;
   }
@@ -52,14 +52,8 @@ std::string choose(const Call& call, const CommunicatorState& state) {
       find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
     return wish;
   }
-  // Not this rank's extent, which is empty on one side away from the root.
-  const bool many = arguments.collective != Collective::kAllreduce &&
-                    arguments.collective != Collective::kReduce &&
-                    arguments.collective != Collective::kBroadcast;
-  const auto size = static_cast<std::size_t>(state.group->size());
-  const Count larger{arguments.count.value() * (many ? size : 1)};
-  return std::string(choose_algorithm({arguments.collective, larger * size_of(arguments.dtype),
-                                       state.group->size(), state.peer_memory}));
+  return choices_of(state).find(arguments.collective,
+                                larger_side(arguments, state.group->size()).value());
 }
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.

@@ -27,6 +27,7 @@ struct HopCost {
   double alpha = 0;        // start-up of one message
   double call = 0;         // of one library call or kernel launch; a stage of a plan is one
   double fill_chunks = 0;  // of a message that a stage moves before its pipeline is full
+  double overhead = 0;     // of a rank for each further message of a round, beyond the first
   double efficiency = 1;   // share of the wires' rate that a message reaches, 0 < efficiency <= 1
   /// Measured rates of a ring among `ring_size` neighbours, in bytes per second: they replace what
   /// the wires say, where several paths join. Sorted by size; a size that is not listed has none.
