@@ -90,10 +90,11 @@ Asked asked(const Machine& machine, const std::string& collective, double bytes,
 
 nb::list plan_for(const Machine& machine, const std::string& collective, double bytes,
                   std::int64_t rank_count, std::int64_t ranks_per_host, std::int64_t factor_max,
-                  std::size_t hierarchies, bool exhaustive) {
+                  std::size_t hierarchies, bool exhaustive, bool rings_only) {
   Asked question = asked(machine, collective, bytes, rank_count, ranks_per_host);
-  const PlanOptions options{.hierarchies = hierarchies,
-                            .search = {.factor_max = factor_max, .exhaustive = exhaustive}};
+  const PlanOptions options{
+      .hierarchies = hierarchies,
+      .search = {.factor_max = factor_max, .rings_only = rings_only, .exhaustive = exhaustive}};
   std::vector<Candidate> candidates;
   {
     const nb::gil_scoped_release release;
@@ -133,7 +134,7 @@ void bind_planner(nb::module_& module) {
   module.def("chain_order_of_tree", &chain_order_of_tree, "parent"_a, "node_of"_a, "root"_a);
   module.def("plan", &plan_for, "machine"_a, "collective"_a, "bytes"_a, "rank_count"_a,
              "ranks_per_host"_a = 0, "factor_max"_a = 0, "hierarchies"_a = 4,
-             "exhaustive"_a = false);
+             "exhaustive"_a = false, "rings_only"_a = false);
   module.def("choose", &choose_for, "machine"_a, "collective"_a, "bytes"_a, "rank_count"_a,
              "ranks_per_host"_a = 0);
   module.def("predict", &predict_one, "machine"_a, "collective"_a, "algorithm"_a, "bytes"_a,

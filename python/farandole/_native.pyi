@@ -244,6 +244,7 @@ def plan(
     factor_max: int = 0,
     hierarchies: int = 4,
     exhaustive: bool = False,
+    rings_only: bool = False,
 ) -> list[dict[str, Any]]:
     """Candidates, fastest first: `algorithm`, predicted `seconds`, `stages`.
 

@@ -34,6 +34,7 @@ struct HopCost {
   struct RingRate {
     std::int64_t ring_size = 0;
     double bytes_per_second = 0;
+    std::int64_t stride = 0;  // ranks from one member to the next; 0: any
     bool operator==(const RingRate&) const = default;
   };
   std::vector<RingRate> ring_rates;

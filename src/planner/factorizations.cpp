@@ -40,9 +40,9 @@ std::string spec_of(const Layers& layers) {
   return spec;
 }
 
-std::vector<Layer::Kind> kinds_of(std::int64_t size) {
+std::vector<Layer::Kind> kinds_of(std::int64_t size, bool rings_only) {
   std::vector<Layer::Kind> kinds = {Layer::Kind::kRing};
-  if (size < kKindsFrom) return kinds;
+  if (rings_only || size < kKindsFrom) return kinds;
   if (std::has_single_bit(static_cast<std::uint64_t>(size))) kinds.push_back(Layer::Kind::kHalving);
   if (size <= kDirectMax) kinds.push_back(Layer::Kind::kDirect);
   return kinds;
@@ -95,7 +95,7 @@ class Search {
 
   void each_choice_of_kinds(const std::vector<std::int64_t>& sizes, Layers& layers) {
     if (layers.size() == sizes.size()) return add(layers, levels_.rank_count());
-    for (const Layer::Kind kind : kinds_of(sizes[layers.size()])) {
+    for (const Layer::Kind kind : kinds_of(sizes[layers.size()], options_.rings_only)) {
       layers.push_back({sizes[layers.size()], kind});
       each_choice_of_kinds(sizes, layers);
       layers.pop_back();
@@ -104,7 +104,7 @@ class Search {
 
   void extend(Layers layers, std::int64_t reached, std::int64_t factor) {
     layers.push_back({factor});
-    for (const Layer::Kind kind : kinds_of(factor)) {
+    for (const Layer::Kind kind : kinds_of(factor, options_.rings_only)) {
       layers.back().kind = kind;
       add(layers, reached * factor);
     }

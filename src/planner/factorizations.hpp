@@ -20,6 +20,7 @@ std::vector<std::vector<std::int64_t>> factorizations(std::int64_t number,
 
 struct HierarchySearch {
   std::int64_t factor_max = 0;  // of a layer; 0: any
+  bool rings_only = false;      // no halving or direct layers
   bool exhaustive = false;      // every factorization with every kind in every layer
   std::size_t kept = 8;         // else: hierarchies that are extended, of each number of ranks
 };

@@ -187,11 +187,10 @@ void Levels::add_rack_flows(Loads& loads, const Pattern& pattern) const {
 }
 
 double Levels::ring_rate(Hop hop, const Pattern& pattern) const {
-  // In the outer layers the groups of a host share its wires; a measured ring had them alone.
-  const bool alone = hop == Hop::kHost || pattern.stride == 1;
-  if (pattern.kind != Pattern::Kind::kRing || !alone) return 0;
+  if (pattern.kind != Pattern::Kind::kRing) return 0;
   for (const HopCost::RingRate& measured : extras(hop).ring_rates) {
-    if (measured.ring_size == pattern.size) return measured.bytes_per_second;
+    const bool meant = measured.stride == 0 || measured.stride == pattern.stride;
+    if (meant && measured.ring_size == pattern.size) return measured.bytes_per_second;
   }
   return 0;
 }

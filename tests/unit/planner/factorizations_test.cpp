@@ -79,5 +79,19 @@ TEST(SearchHierarchies, KeepsToTheLargestFactor) {
   }
 }
 
+// Goal: what a caller leaves out is not there.
+TEST(SearchHierarchies, RingsAlone) {
+  Levels levels(racks(), {.rank_count = 64});
+  for (const bool exhaustive : {false, true}) {
+    const auto found = search_hierarchies(Collective::kAllreduce, 1e8, levels,
+                                          {.rings_only = true, .exhaustive = exhaustive});
+    ASSERT_FALSE(found.empty());
+    for (const RankedHierarchy& one : found) {
+      EXPECT_EQ(one.spec.find("direct"), std::string::npos) << one.spec;
+      EXPECT_EQ(one.spec.find("halving"), std::string::npos) << one.spec;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace farandole
