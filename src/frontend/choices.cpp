@@ -58,7 +58,8 @@ class MachineText {
         machine.uplinks, machine.uplink_bytes_per_second, machine.uplink_latency);
     for (const HopCost& hop : machine.hops) {
       add(hop.alpha, hop.call, hop.fill_chunks, hop.overhead, hop.efficiency);
-      for (const auto& rate : hop.ring_rates) add(rate.ring_size, rate.bytes_per_second, rate.stride);
+      for (const auto& rate : hop.ring_rates)
+        add(rate.ring_size, rate.bytes_per_second, rate.stride);
     }
     add(machine.reduce_seconds_per_byte, machine.copy_seconds_per_byte);
   }
