@@ -18,6 +18,7 @@
 
 #include "bindings.hpp"
 #include "farandole/farandole.hpp"
+#include "model/machine.hpp"
 
 namespace nb = nanobind;
 
@@ -180,6 +181,24 @@ void bind_communicator(nb::module_& module) {
           [](Communicator& self, const std::vector<MessageTuple>& messages,
              const std::string& name) { return start_messages(self, messages, name, true); },
           "messages"_a, "name"_a = "")
+      .def(
+          "algorithm",
+          [](const Communicator& self, int collective, std::size_t bytes) {
+            check_index("collective", collective, kCollectiveCount);
+            const nb::gil_scoped_release release;
+            return self.algorithm(static_cast<Collective>(collective), Bytes{bytes});
+          },
+          "collective"_a, "bytes"_a)
+      .def(
+          "set_algorithm",
+          [](Communicator& self, int collective, std::size_t bytes, const std::string& algorithm) {
+            check_index("collective", collective, kCollectiveCount);
+            together([&] {
+              return self.set_algorithm(static_cast<Collective>(collective), Bytes{bytes},
+                                        algorithm);
+            });
+          },
+          "collective"_a, "bytes"_a, "algorithm"_a)
       .def("split", &split, "color"_a.none(), "key"_a = 0)
       .def("group", &group, "ranks"_a)
       .def("node", [](Communicator& self) { return together([&] { return self.node(); }); })
@@ -321,6 +340,12 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("world", &Context::world)
       .def_prop_ro("members", &members)
       .def_prop_ro("started_by", &Context::started_by)
+      .def(
+          "set_machine",
+          [](Context& self, const Machine& machine) {
+            together([&] { return self.set_machine(machine); });
+          },
+          "machine"_a)
       .def("allocate", &allocate, "nbytes"_a)
       .def("statistics", &statistics)
       .def("start_timeline",

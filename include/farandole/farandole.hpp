@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "farandole/result.hpp"
@@ -21,6 +22,7 @@ class Operation;
 class Transport;
 struct CommunicatorState;
 struct ContextState;
+struct Machine;
 
 /// An operation in flight. Dropping it does not cancel the operation.
 ///
@@ -182,6 +184,15 @@ class Communicator {
   Result<Communicator> node();
   /// Collective: the ranks that have this rank's position on their hosts.
   Result<Communicator> across();
+  /// Which algorithm calls take that name none: the choice for the size class of `bytes`, of the
+  /// larger side of a rank; there are two classes per power of two.
+  std::string algorithm(Collective collective, Bytes bytes) const;
+  /// Has calls of that size class take this algorithm from now on; empty: what they took before.
+  /// Every rank makes the same call between the same two collectives; ranks that do not find out
+  /// by kMismatch in the next one. FARANDOLE_ALGORITHM and what a call itself names go before it.
+  /// Errors    kInvalidArgument naming the algorithm or option.
+  Result<void> set_algorithm(Collective collective, Bytes bytes, std::string_view algorithm);
+
   /// Ends the use of this communicator on this rank, without waiting for the others. What is in
   /// flight goes on. Dropping the last Communicator does the same. The world cannot be freed.
   Result<void> free();
@@ -246,6 +257,12 @@ class Context {
   /// bytes. Outlives the context if the caller keeps it.
   Result<std::shared_ptr<std::byte>> allocate(Bytes size);
   Statistics statistics() const;
+
+  /// Collective: plans by this description of the machine from now on, on every communicator.
+  /// What set_algorithm() has set is forgotten. No other thread may be making calls.
+  /// Errors    kInvalidArgument naming the field; kMismatch naming the ranks whose machine is not
+  ///           rank 0's. Nothing is changed then.
+  Result<void> set_machine(const Machine& machine);
 
   /// Records what the coordinators of this process do, docs/formats/timeline.md, until
   /// stop_timeline() or shutdown(). In `path` "{rank}" becomes the rank; without it ".rank-N" goes

@@ -40,6 +40,11 @@ class OwnedBuffer:
 class Communicator:
     @property
     def rank(self) -> int: ...
+    def algorithm(self, collective: int, bytes: int) -> str:
+        """What calls take that name no algorithm, by bytes of the larger side of a rank."""
+
+    def set_algorithm(self, collective: int, bytes: int, algorithm: str) -> None:
+        """Has calls of that size class take it; empty: as before. The same on all ranks."""
     @property
     def size(self) -> int: ...
     @property
@@ -120,6 +125,9 @@ class Context:
         """rank, local_rank, host, pid of every process."""
     @property
     def started_by(self) -> str: ...
+    def set_machine(self, machine: Machine) -> None:
+        """Collective: plan by this machine from now on, on every communicator."""
+
     def allocate(self, nbytes: int) -> OwnedBuffer: ...
     def statistics(self) -> dict[str, Any]:
         """operations: int; active_seconds: time with at least one operation in flight;
@@ -286,6 +294,41 @@ class Machine:
     def copy_seconds_per_byte(self) -> float: ...
     @property
     def devices_per_host(self) -> int: ...
+def plan(
+    machine: Machine,
+    collective: str,
+    bytes: float,
+    rank_count: int,
+    ranks_per_host: int = 0,
+    factor_max: int = 0,
+    hierarchies: int = 4,
+    exhaustive: bool = False,
+    rings_only: bool = False,
+) -> list[dict[str, Any]]:
+    """Candidates, fastest first: `algorithm`, predicted `seconds`, `stages`.
+
+    Each stage has its `name`, `hop`, and seconds of `alpha`, `bytes`, `call`, `fill` and `local`.
+    """
+
+def choose(
+    machine: Machine, collective: str, bytes: float, rank_count: int, ranks_per_host: int = 0
+) -> str:
+    """The algorithm that a call would take."""
+
+def predict(
+    machine: Machine,
+    collective: str,
+    algorithm: str,
+    bytes: float,
+    rank_count: int,
+    ranks_per_host: int = 0,
+) -> dict[str, Any]:
+    """One algorithm, as in `plan`."""
+
+def factorizations(number: int, factor_max: int = 0) -> list[list[int]]: ...
+def default_machine(ranks_per_host: int, hosts: int, shared_memory: bool) -> Machine: ...
+def check_tuning(text: str, file: str) -> str:
+    """The text of a tuning file, rewritten one line per entry."""
 
 def chain_order(links: list[list[list[int]]], root: int) -> tuple[list[int], int]:
     """Order and contention. links[a][b]: numbers of the links from rank a to rank b. Unchecked."""

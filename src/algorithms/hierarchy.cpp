@@ -92,6 +92,12 @@ std::vector<Layer> default_layers(std::int64_t rank_count) {
   return layers;
 }
 
+std::vector<Layer> default_two_levels(std::int64_t rank_count) {
+  std::int64_t node = 1;
+  for (std::int64_t q = 1; q * q <= rank_count; ++q) node = rank_count % q == 0 ? q : node;
+  return {{node}, {rank_count / node}};
+}
+
 void scatter_sums(ScheduleBuilder& b, const Level& level, const Place& source,
                   const Place& target) {
   (level.kind == Layer::Kind::kDirect ? scatter_directly : scatter_in_ring)(b, level, source,

@@ -38,6 +38,9 @@ std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& 
 /// Prime factors in rising order, as rings: of all hierarchies the one with the fewest rounds.
 std::vector<Layer> default_layers(std::int64_t rank_count);
 
+/// A node and its leaders: as many ranks per node as divide them and are at most their square root.
+std::vector<Layer> default_two_levels(std::int64_t rank_count);
+
 /// Where `block` chunks from `first` on lie.
 using Place = std::function<Span(const Expr& first, std::int64_t block)>;
 

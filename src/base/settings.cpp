@@ -25,6 +25,8 @@ constexpr std::array kSettings = {
             "auto (shared memory inside a host, TCP between hosts), shm or tcp."},
     Setting{"FARANDOLE_ALGORITHM", Type::kText, "auto", 0, 0,
             "Algorithm for every collective that has it; see `farandole algorithms`."},
+    Setting{"FARANDOLE_TUNING", Type::kText, "", 0, 0,
+            "File of choices of algorithms (docs/formats/tuning.md); rank 0 reads it for all."},
     Setting{"FARANDOLE_CHECK", Type::kFlag, "0", 0, 0,
             "Compare the arguments of every collective across ranks before any byte moves."},
     Setting{"FARANDOLE_INTERFACE", Type::kText, "", 0, 0,

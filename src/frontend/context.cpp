@@ -6,6 +6,7 @@
 
 #include "base/settings.hpp"
 #include "farandole/farandole.hpp"
+#include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
 #include "transport/shm/shm_transport.hpp"
 #include "transport/tcp/session_connector.hpp"
@@ -31,11 +32,18 @@ Result<void> rendezvous(ContextState& state) {
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
   auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
   if (!cards) return cards.error();
+  if (state.job.rank == Rank{0}) {
+    auto tuning = read_tuning_file();
+    if (!tuning) return tuning.error();
+    if (!tuning->empty()) cards->emplace(kTuningCard, *std::move(tuning));
+  }
   auto session = Session::start(state.job, *std::move(cards), std::move(events));
   if (!session) return session.error();
   state.session = *std::move(session);
   state.members = state.session->members();
-  return {};
+  const auto& published = state.members.front().cards;
+  const auto tuning = published.find(kTuningCard);
+  return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state);
 }
 
 /// Which peers are reached through shared memory; the rest go over TCP.

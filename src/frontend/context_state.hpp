@@ -22,6 +22,8 @@
 #include "coordinator/timeline.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
+#include "model/machine.hpp"
+#include "planner/plan_table.hpp"
 #include "schedule/program.hpp"
 #include "transport/doorbell.hpp"
 #include "transport/memory.hpp"
@@ -68,6 +70,9 @@ struct ContextState {
   std::string transport = "auto";  // FARANDOLE_TRANSPORT: auto, shm, tcp
   bool peer_memory = true;         // false: stage everything, for tests
   std::string algorithm;           // FARANDOLE_ALGORITHM, empty: chosen per call
+  TuningTable tuning;              // of rank 0's FARANDOLE_TUNING
+  std::mutex machine_mutex;
+  std::unique_ptr<const Machine> machine;  // set_machine(); none: planner/default_machine.hpp
   std::chrono::milliseconds operation_timeout{0};
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
@@ -130,6 +135,7 @@ struct CommunicatorState {
   std::atomic<bool> freed{false};
   std::atomic<std::uint32_t> next_sequence{0};
   std::mutex plans_mutex;
+  std::unique_ptr<PlanTable> choices;  // made for the first call that chooses
   std::map<PlanKey, std::shared_ptr<Plan>> plans;
   std::set<Collective> unfit;  // for which FARANDOLE_ALGORITHM does not suit this many ranks
   std::mutex messages_mutex;

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "farandole/farandole.hpp"
+#include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
 #include "transport/fault/fault_transport.hpp"
 
@@ -53,6 +54,10 @@ Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool
   state->job.local_size = rank_count;
   state->job.started_by = "threads";
   if (auto read = read_settings(*state); !read) return read.error();
+  // Threads have one environment, so that there is nothing to publish.
+  auto tuning = read_tuning_file();
+  if (!tuning) return tuning.error();
+  if (auto adopted = adopt_tuning(*tuning, *state); !adopted) return adopted.error();
   state->peer_memory = peer_memory;
   return state;
 }

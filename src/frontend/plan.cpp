@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
+#include "frontend/choices.hpp"
 #include "frontend/fit.hpp"
-#include "planner/choose.hpp"
 #include "schedule/text.hpp"
 
 namespace farandole {
@@ -47,7 +47,7 @@ Bytes shifted(Bytes bytes, int shift) {
   return Bytes{static_cast<std::size_t>(std::min(scaled, 0x1p62))};
 }
 
-std::string choose(const Call& call, const CommunicatorState& state) {
+std::string choose(const Call& call, CommunicatorState& state) {
   if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
     return call.options.algorithm;
   }
@@ -58,16 +58,9 @@ std::string choose(const Call& call, const CommunicatorState& state) {
       find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
     return wish;
   }
-  // Not this rank's extent, which is empty on one side away from the root.
-  const bool many = arguments.collective != Collective::kAllreduce &&
-                    arguments.collective != Collective::kReduce &&
-                    arguments.collective != Collective::kBroadcast;
-  const auto size = static_cast<std::size_t>(state.group->size());
-  const Count larger{arguments.count.value() * (many ? size : 1)};
-  const Bytes bytes = larger * size_of(arguments.dtype);
-  return std::string(
-      choose_algorithm({arguments.collective, shifted(bytes, call.options.size_shift),
-                        state.group->size(), state.peer_memory}));
+  const Bytes bytes = larger_side(arguments, state.group->size());
+  return choices_of(state).find(arguments.collective,
+                                shifted(bytes, call.options.size_shift).value());
 }
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.

@@ -27,12 +27,14 @@ struct HopCost {
   double alpha = 0;        // start-up of one message
   double call = 0;         // of one library call or kernel launch; a stage of a plan is one
   double fill_chunks = 0;  // of a message that a stage moves before its pipeline is full
+  double overhead = 0;     // of a rank for each further message of a round, beyond the first
   double efficiency = 1;   // share of the wires' rate that a message reaches, 0 < efficiency <= 1
   /// Measured rates of a ring among `ring_size` neighbours, in bytes per second: they replace what
   /// the wires say, where several paths join. Sorted by size; a size that is not listed has none.
   struct RingRate {
     std::int64_t ring_size = 0;
     double bytes_per_second = 0;
+    std::int64_t stride = 0;  // ranks from one member to the next; 0: any
     bool operator==(const RingRate&) const = default;
   };
   std::vector<RingRate> ring_rates;

@@ -21,12 +21,8 @@ namespace {
 //   source   baseline in [Cho19]
 Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
-  std::vector<Layer> layers = parameters.layers;
-  if (layers.empty()) {
-    std::int64_t node = 1;
-    for (std::int64_t q = 1; q * q <= p; ++q) node = p % q == 0 ? q : node;
-    layers = {{node}, {p / node}};
-  }
+  std::vector<Layer> layers =
+      parameters.layers.empty() ? default_two_levels(p) : parameters.layers;
   const std::int64_t q = layers[0].size, leaders = p / q;
   ScheduleBuilder b(Collective::kAllreduce, "two_level", p, leaders);
   b.order(parameters.order);

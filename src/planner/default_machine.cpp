@@ -1,0 +1,61 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/default_machine.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace farandole {
+namespace {
+
+// What a message costs, and how fast one rank moves bytes.
+struct Medium {
+  double alpha, overhead, bytes_per_second, fill_chunks;
+};
+
+// Assumed: a flag that another core sees, and a core that copies from its cache.
+constexpr Medium kMemory = {1e-6, 0.3e-6, 8e9, 0};
+// Assumed: system calls and a wake-up on both sides, half of that for each message more. Of its
+// first message a phase waits for 0.4 before all ports are busy: so much do [Ueno19]'s tables give
+// for rings between hosts.
+constexpr Medium kLoopback = {15e-6, 8e-6, 2e9, 0.4};
+// Assumed: the same across a switch of 10 Gbit/s.
+constexpr Medium kEthernet = {30e-6, 15e-6, 1.25e9, 0.4};
+// Assumed: one core, out of its cache.
+constexpr double kReduceBytesPerSecond = 10e9, kCopyBytesPerSecond = 10e9;
+
+void set(HopCost& hop, const Medium& medium) {
+  hop.alpha = medium.alpha;
+  hop.overhead = medium.overhead;
+  hop.fill_chunks = medium.fill_chunks;
+}
+
+}  // namespace
+
+Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, bool shared_memory) {
+  const Medium& inside = shared_memory ? kMemory : kLoopback;
+  Machine machine;
+  machine.name = "default";
+  machine.nodes = {{"memory", Machine::Kind::kMemory}, {"nic", Machine::Kind::kNic}};
+  // Memory does not hold up the way to the network.
+  machine.links = {{0, 1,
+                    std::max(inside.bytes_per_second, kEthernet.bytes_per_second) *
+                        static_cast<double>(std::max<std::int64_t>(1, ranks_per_host))}};
+  for (std::int64_t rank = 0; rank < ranks_per_host; ++rank) {
+    const auto node = static_cast<std::int32_t>(machine.nodes.size());
+    machine.nodes.push_back({"cpu" + std::to_string(rank), Machine::Kind::kCpu});
+    machine.links.push_back({node, 0, inside.bytes_per_second});
+    machine.devices.push_back(node);
+    machine.nic_of.push_back(1);
+  }
+  machine.hosts = hosts;
+  machine.nic_bytes_per_second = kEthernet.bytes_per_second;
+  set(machine.hops[static_cast<std::size_t>(Hop::kHost)], inside);
+  set(machine.hops[static_cast<std::size_t>(Hop::kRack)], kEthernet);
+  set(machine.hops[static_cast<std::size_t>(Hop::kFabric)], kEthernet);
+  machine.reduce_seconds_per_byte = 1 / kReduceBytesPerSecond;
+  machine.copy_seconds_per_byte = 1 / kCopyBytesPerSecond;
+  return machine;
+}
+
+}  // namespace farandole

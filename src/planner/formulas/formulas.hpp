@@ -1,0 +1,114 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "algorithms/registry.hpp"
+#include "planner/cost.hpp"
+
+namespace farandole {
+
+/// The words that a formula is written in: stages of rounds, added up as they are named.
+class CostSheet {
+ public:
+  CostSheet(Levels& levels, const AlgorithmParameters& parameters, double bytes)
+      : levels_(levels), parameters_(parameters), bytes_(bytes) {}
+
+  const AlgorithmParameters& parameters() const { return parameters_; }
+  std::int64_t ranks() const { return parameters_.rank_count; }
+  double bytes() const { return bytes_; }
+  /// One rank's share of them.
+  double share() const { return bytes_ / static_cast<double>(ranks()); }
+  Levels& levels() { return levels_; }
+
+  /// Begins a phase: what follows is one library call.
+  void stage(std::string name);
+  /// `count` rounds of messages of `each` bytes, after which a rank reduces `reduced` bytes.
+  void rounds(const Pattern& pattern, double count, double each, double reduced = 0);
+  /// The same for rounds whose port loads are known: `messages` start-ups and `moved` bytes in all.
+  void moves(const RoundCost& cost, double messages, double moved, double first, double reduced);
+  /// Copies of so many bytes at every rank.
+  void copies(double bytes);
+
+  Cost finish() &&;
+
+ private:
+  Stage& row(Hop hop);
+
+  Levels& levels_;
+  const AlgorithmParameters& parameters_;
+  const double bytes_;
+  std::string name_;
+  bool first_message_ = true;  // of this stage
+  double call_ = 0;            // of this stage, the dearest of its hops
+  std::size_t stage_begin_ = 0;
+  Cost cost_;
+};
+
+/// One row for each row of the algorithm table.
+struct Formula {
+  Collective collective;
+  std::string_view name;
+  void (*evaluate)(CostSheet& sheet);
+};
+
+std::span<const Formula> allreduce_formulas();
+std::span<const Formula> reduce_formulas();
+std::span<const Formula> broadcast_formulas();
+std::span<const Formula> reducescatter_formulas();
+std::span<const Formula> allgather_formulas();
+std::span<const Formula> rooted_formulas();    // gather and scatter
+std::span<const Formula> exchange_formulas();  // alltoall and barrier
+
+/// A power of two of the ranks, and what there are more.
+struct FoldedRanks {
+  std::int64_t positions, extra;
+  explicit FoldedRanks(std::int64_t rank_count);
+};
+
+/// Pairs of neighbours that fold, or unfold.
+inline Pattern fold_pattern() {
+  return Pattern::ring(1, 2);
+}
+/// Where position x and x ^ bit sit, at most twice as far from each other where ranks fold.
+Pattern exchange_pattern(const FoldedRanks& fold, std::int64_t bit);
+
+/// A k-nomial tree of `size` positions, `inside` ranks apart, once up or down. All parents of a
+/// level have equally many children but on the last, where position 0 has most; it waits for all.
+void tree_levels(CostSheet& sheet, std::int64_t size, std::int64_t radix, bool up);
+
+/// m - 1 of m parts of `bytes` in rounds of halves, quarters, ..., nearest positions first; and
+/// back.
+void halving_rounds(CostSheet& sheet, const FoldedRanks& fold, double bytes, bool reducing);
+void doubling_rounds(CostSheet& sheet, const FoldedRanks& fold, double bytes);
+
+/// Blocks of 1, 2, 4, ... shares up to what is left of p - 1, between the root of a binomial tree
+/// and its children; or the largest first.
+void growing_rounds(CostSheet& sheet, bool smallest_first);
+
+/// Layers of a hierarchy, the innermost with all bytes; `inside` ranks share a position of it.
+struct LayerPasses {
+  bool scatters = true, gathers = true;
+};
+void layer_stages(CostSheet& sheet, const std::vector<Layer>& layers, std::int64_t inside,
+                  LayerPasses passes);
+/// As given, or the defaults of hierarchical algorithms.
+std::vector<Layer> layers_or_default(const AlgorithmParameters& parameters);
+
+/// Two trees, up, down or both.
+void double_tree_rounds(CostSheet& sheet, bool up, bool down);
+
+/// A pipeline of `pieces` through all ranks in turn.
+void chain_rounds(CostSheet& sheet, std::int64_t pieces, bool reducing);
+
+/// One rank and each other one in turn, messages of `each` bytes.
+void in_turn(CostSheet& sheet, double each, bool reducing);
+
+/// Everybody with the rank 1, 2, ... p - 1 above.
+void all_distances(CostSheet& sheet, double each, bool reducing);
+
+}  // namespace farandole

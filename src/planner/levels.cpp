@@ -1,0 +1,266 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/levels.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+namespace farandole {
+namespace {
+
+std::size_t index(std::int64_t number) {
+  return static_cast<std::size_t>(number);
+}
+
+std::size_t index(Hop hop) {
+  return static_cast<std::size_t>(hop);
+}
+
+/// Calls visit(peer) for everybody that `rank` sends to.
+template <class Visit>
+void each_peer(const Pattern& pattern, std::int64_t rank, std::int64_t rank_count, Visit visit) {
+  const std::int64_t stride = pattern.stride, size = pattern.size;
+  const auto send = [&](std::int64_t peer) {
+    if (peer != rank && peer >= 0 && peer < rank_count) visit(peer);
+  };
+  const std::int64_t digit = rank / stride % size;
+  switch (pattern.kind) {
+    case Pattern::Kind::kRing:
+      return send(digit + 1 < size ? rank + stride : rank - digit * stride);
+    case Pattern::Kind::kAll:
+      for (std::int64_t i = 0; i < size; ++i) send(rank + (i - digit) * stride);
+      return;
+    case Pattern::Kind::kFan:
+      if (rank >= pattern.senders) return;
+      for (std::int64_t i = 1; i < size; ++i) send(rank + i * stride);
+      return;
+    case Pattern::Kind::kRotate:
+      return send((rank + stride) % rank_count);
+  }
+}
+
+}  // namespace
+
+/// How many messages of one round use what.
+struct Levels::Loads {
+  std::vector<double> links;           // [2 * link + direction]
+  std::vector<std::uint8_t> hops;      // [2 * link + direction]: bit per hop that uses it
+  std::vector<double> nics;            // [node]: out of the host
+  std::vector<std::uint8_t> nic_hops;  // [node]
+  double rack = 0;                     // out of the first rack
+  std::array<double, kHopCount> latency{};
+  std::array<std::int64_t, kHopCount> sent_max{};  // messages of one rank
+  std::uint8_t used = 0;                           // bit per hop
+};
+
+Levels::Levels(const Machine& machine, const Placement& placement)
+    : machine_(machine), placement_(placement) {
+  const std::int64_t p = placement_.rank_count;
+  const std::int64_t wanted =
+      placement_.ranks_per_host > 0 ? placement_.ranks_per_host : machine_.devices_per_host();
+  ranks_per_host_ = std::clamp<std::int64_t>(wanted, 1, p);
+  hosts_ = (p + ranks_per_host_ - 1) / ranks_per_host_;
+  const std::int64_t hosts_per_rack =
+      machine_.hosts_per_rack > 0 ? machine_.hosts_per_rack : hosts_;
+  ranks_per_rack_ = std::min(p, ranks_per_host_ * hosts_per_rack);
+  find_routes();
+}
+
+Levels Levels::uniform(std::int64_t rank_count, double alpha, double beta) {
+  Machine machine;
+  machine.name = "uniform";
+  machine.nodes.push_back({"switch", Machine::Kind::kSwitch});
+  for (std::int64_t rank = 0; rank < rank_count; ++rank) {
+    const auto node = static_cast<std::int32_t>(machine.nodes.size());
+    machine.nodes.push_back({"rank" + std::to_string(rank), Machine::Kind::kCpu});
+    machine.links.push_back({node, 0, 1 / beta});
+    machine.devices.push_back(node);
+  }
+  machine.hops[index(Hop::kHost)].alpha = alpha;
+  return {machine, {.rank_count = rank_count}};
+}
+
+std::int64_t Levels::host_of(std::int64_t rank) const {
+  return placement_.scattered ? rank % hosts_ : rank / ranks_per_host_;
+}
+std::int64_t Levels::local_of(std::int64_t rank) const {
+  return placement_.scattered ? rank / hosts_ : rank % ranks_per_host_;
+}
+std::int64_t Levels::rank_at(std::int64_t host, std::int64_t local) const {
+  return placement_.scattered ? local * hosts_ + host : host * ranks_per_host_ + local;
+}
+std::int64_t Levels::rack_of(std::int64_t rank) const {
+  return machine_.hosts_per_rack > 0 ? host_of(rank) / machine_.hosts_per_rack : 0;
+}
+std::size_t Levels::device_of(std::int64_t rank) const {
+  return index(local_of(rank) % std::max<std::int64_t>(1, machine_.devices_per_host()));
+}
+
+Hop Levels::hop_between(std::int64_t from, std::int64_t to) const {
+  if (host_of(from) == host_of(to)) return Hop::kHost;
+  return rack_of(from) == rack_of(to) ? Hop::kRack : Hop::kFabric;
+}
+
+/// From each device the way of fewest links to every node, the widest one among several.
+void Levels::find_routes() {
+  const std::size_t nodes = machine_.nodes.size();
+  std::vector<std::vector<Step>> at(nodes);  // steps out of each node
+  for (std::size_t i = 0; i < machine_.links.size(); ++i) {
+    const Machine::Link& link = machine_.links[i];
+    const auto number = static_cast<std::int32_t>(2 * i);
+    at[index(link.from)].push_back({number, link.to});
+    at[index(link.to)].push_back({number + 1, link.from});
+  }
+  for (const std::int32_t device : machine_.devices) {
+    std::vector<Step> last(nodes);
+    std::vector<std::int32_t> links(nodes, -1);
+    std::vector<double> width(nodes, 0);
+    std::deque<std::int32_t> open = {device};
+    links[index(device)] = 0;
+    width[index(device)] = 1e300;
+    for (; !open.empty(); open.pop_front()) {
+      const std::int32_t node = open.front();
+      for (const Step& step : at[index(node)]) {
+        const std::size_t next = index(step.node);
+        const double rate = machine_.links[index(step.link / 2)].bytes_per_second;
+        const double wide = std::min(width[index(node)], rate);
+        const bool nearer = links[next] < 0;
+        const bool wider = links[next] == links[index(node)] + 1 && wide > width[next];
+        if (!nearer && !wider) continue;
+        if (nearer) open.push_back(step.node);
+        links[next] = links[index(node)] + 1;
+        width[next] = wide;
+        last[next] = {step.link, node};
+      }
+    }
+    routes_.push_back(std::move(last));
+  }
+}
+
+/// `back`: from the node to the device.
+void Levels::add_path(Loads& loads, std::size_t device, std::int32_t node, Hop hop,
+                      bool back) const {
+  double latency = 0;
+  while (node != machine_.devices[device] && routes_[device][index(node)].link >= 0) {
+    const Step& step = routes_[device][index(node)];
+    const Machine::Link& link = machine_.links[index(step.link / 2)];
+    const std::int32_t used = back ? step.link ^ 1 : step.link;
+    loads.links[index(used)] += 1;
+    loads.hops[index(used)] |= static_cast<std::uint8_t>(1u << index(hop));
+    latency += link.latency;
+    node = step.node;
+  }
+  double& most = loads.latency[index(hop)];
+  most = std::max(most, latency);
+}
+
+void Levels::add_flow(Loads& loads, std::int64_t from, std::int64_t to, bool both_ways) const {
+  const Hop hop = hop_between(from, to);
+  const auto bit = static_cast<std::uint8_t>(1u << index(hop));
+  loads.used |= bit;
+  if (routes_.empty()) return;
+  const std::size_t device = device_of(from);
+  if (hop == Hop::kHost) {
+    return add_path(loads, device, machine_.devices[device_of(to)], hop, false);
+  }
+  if (device >= machine_.nic_of.size()) return;
+  const std::int32_t nic = machine_.nic_of[device];
+  add_path(loads, device, nic, hop, false);
+  if (both_ways) add_path(loads, device, nic, hop, true);  // what comes in meanwhile
+  loads.nics[index(nic)] += 1;
+  loads.nic_hops[index(nic)] |= bit;
+}
+
+/// Counts what leaves the first rack.
+void Levels::add_rack_flows(Loads& loads, const Pattern& pattern) const {
+  for (std::int64_t rank = 0; rank < rank_count(); ++rank) {
+    if (rack_of(rank) != 0) {
+      if (placement_.scattered) continue;
+      return;
+    }
+    each_peer(pattern, rank, rank_count(), [&](std::int64_t peer) {
+      if (rack_of(peer) != 0) loads.rack += 1;
+    });
+  }
+  if (loads.rack > 0) loads.used |= static_cast<std::uint8_t>(1u << index(Hop::kFabric));
+}
+
+double Levels::ring_rate(Hop hop, const Pattern& pattern) const {
+  if (pattern.kind != Pattern::Kind::kRing) return 0;
+  for (const HopCost::RingRate& measured : extras(hop).ring_rates) {
+    const bool meant = measured.stride == 0 || measured.stride == pattern.stride;
+    if (meant && measured.ring_size == pattern.size) return measured.bytes_per_second;
+  }
+  return 0;
+}
+
+Levels::HopTable Levels::measure(const Pattern& pattern) const {
+  Loads loads;
+  loads.links.resize(2 * machine_.links.size());
+  loads.hops.resize(loads.links.size());
+  loads.nics.resize(machine_.nodes.size());
+  loads.nic_hops.resize(machine_.nodes.size());
+  const bool symmetric = pattern.kind != Pattern::Kind::kFan;
+  for (std::int64_t local = 0; local < ranks_per_host_; ++local) {
+    const std::int64_t rank = rank_at(0, local);
+    if (rank >= rank_count()) break;
+    std::array<std::int64_t, kHopCount> sent{};
+    each_peer(pattern, rank, rank_count(), [&](std::int64_t peer) {
+      add_flow(loads, rank, peer, symmetric);
+      ++sent[index(hop_between(rank, peer))];
+    });
+    for (std::size_t hop = 0; hop < kHopCount; ++hop) {
+      loads.sent_max[hop] = std::max(loads.sent_max[hop], sent[hop]);
+    }
+  }
+  if (machine_.hosts_per_rack > 0 && ranks_per_rack_ < rank_count()) add_rack_flows(loads, pattern);
+  HopTable table{};
+  for (std::size_t hop = 0; hop < kHopCount; ++hop) {
+    if ((loads.used >> hop & 1) == 0) continue;
+    const HopCost& extra = machine_.hops[hop];
+    RoundCost& cost = table[hop];
+    cost.hop = static_cast<Hop>(hop);
+    // A message that leaves the host passes two of them.
+    const bool leaves = cost.hop != Hop::kHost;
+    cost.alpha = extra.alpha + loads.latency[hop] * (leaves ? 2 : 1) +
+                 (leaves ? 2 * machine_.nic_latency : 0) +
+                 (cost.hop == Hop::kFabric ? 2 * machine_.uplink_latency : 0);
+    const std::int64_t more = std::max<std::int64_t>(0, loads.sent_max[hop] - 1);
+    cost.alpha += static_cast<double>(more) * extra.overhead;
+    double& beta = cost.seconds_per_byte;
+    for (std::size_t i = 0; i < loads.links.size(); ++i) {
+      if ((loads.hops[i] >> hop & 1) == 0) continue;
+      const Machine::Link& link = machine_.links[i / 2];
+      const double load = loads.links[i] + (link.half_duplex ? loads.links[i ^ 1] : 0);
+      beta = std::max(beta, load / link.bytes_per_second);
+    }
+    for (std::size_t node = 0; node < loads.nics.size(); ++node) {
+      if ((loads.nic_hops[node] >> hop & 1) == 0) continue;
+      beta = std::max(beta, loads.nics[node] / machine_.nic_bytes_per_second);
+    }
+    if (cost.hop == Hop::kFabric && machine_.uplinks > 0) {
+      const double share = std::max(1.0, loads.rack / static_cast<double>(machine_.uplinks));
+      beta = std::max(beta, share / machine_.uplink_bytes_per_second);
+    }
+    if (const double rate = ring_rate(cost.hop, pattern); rate > 0) beta = 1 / rate;
+    beta /= extra.efficiency;
+  }
+  return table;
+}
+
+const Levels::HopTable& Levels::costs(const Pattern& pattern) {
+  auto found = known_.find(pattern);
+  if (found == known_.end()) found = known_.emplace(pattern, measure(pattern)).first;
+  return found->second;
+}
+
+RoundCost Levels::round(const Pattern& pattern, double bytes) {
+  RoundCost slowest;
+  for (const RoundCost& cost : costs(pattern)) {
+    if (cost.seconds(bytes) > slowest.seconds(bytes)) slowest = cost;
+  }
+  return slowest;
+}
+
+}  // namespace farandole

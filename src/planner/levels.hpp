@@ -1,0 +1,112 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "farandole/result.hpp"
+#include "model/machine.hpp"
+
+namespace farandole {
+
+/// Where the ranks of a group live; the same on every rank of it.
+struct Placement {
+  std::int64_t rank_count = 1;
+  std::int64_t ranks_per_host = 0;  // at most; 0: as many as the machine has devices
+  bool scattered = false;           // rank r on host r % hosts, not on host r / ranks_per_host
+  auto operator<=>(const Placement&) const = default;
+};
+
+/// Who sends to whom in one round. Ranks below rank_count; all others are left out.
+struct Pattern {
+  enum class Kind : std::uint8_t {
+    kRing,  // in groups of `size` ranks `stride` apart, each to the next one, the last to the first
+    kAll,   // in such groups, each to all others
+    kFan,   // ranks below `senders` to those stride, 2 stride, ... (size - 1) stride above
+    kRotate,  // each to the rank `stride` above it, modulo rank_count
+  };
+  Kind kind = Kind::kRing;
+  std::int64_t stride = 1;
+  std::int64_t size = 2;
+  std::int64_t senders = 0;
+  auto operator<=>(const Pattern&) const = default;
+
+  static Pattern ring(std::int64_t stride, std::int64_t size) {
+    return {Kind::kRing, stride, size};
+  }
+  static Pattern all(std::int64_t stride, std::int64_t size) { return {Kind::kAll, stride, size}; }
+  static Pattern fan(std::int64_t stride, std::int64_t size, std::int64_t senders) {
+    return {Kind::kFan, stride, size, senders};
+  }
+  static Pattern rotate(std::int64_t stride) { return {Kind::kRotate, stride}; }
+};
+
+/// What a round of messages of b bytes each takes: the slowest hop's alpha + b * seconds_per_byte.
+struct RoundCost {
+  Hop hop = Hop::kHost;
+  double alpha = 0, seconds_per_byte = 0;
+  double seconds(double bytes) const { return alpha + bytes * seconds_per_byte; }
+};
+
+/// A machine as the closed forms see it: for a pattern, how far its messages go and how many of
+/// them share the busiest link of each kind. All hosts and racks are alike, so the first of each
+/// stands for the others. Messages of a round that share a link, a rank's own ones included, take
+/// its rate in turn: the bandwidth of a layer is divided by the number that share it
+/// (w_j / prod_{k<j} p_k in [Cho19]'s model), and that of a rack's uplinks by what leaves the rack.
+///
+/// Memory    keeps the answers, a few words per pattern.
+/// Threads   one at a time.
+class Levels {
+ public:
+  /// Needs check(machine). Ranks beyond the machine's devices or hosts live where there would be
+  /// more of the same.
+  Levels(const Machine& machine, const Placement& placement);
+  /// Every rank has a port of 1 / beta bytes per second each way on one switch: the alpha-beta
+  /// model.
+  static Levels uniform(std::int64_t rank_count, double alpha, double beta);
+
+  std::int64_t rank_count() const { return placement_.rank_count; }
+  const Placement& placement() const { return placement_; }
+  /// Ranks of a host; of a rack, or of all hosts where there are no racks.
+  std::int64_t ranks_per_host() const { return ranks_per_host_; }
+  std::int64_t ranks_per_rack() const { return ranks_per_rack_; }
+  const Machine& machine() const { return machine_; }
+  const HopCost& extras(Hop hop) const { return machine_.hops[static_cast<std::size_t>(hop)]; }
+
+  /// Cost of one round of this pattern, each message of `bytes`.
+  RoundCost round(const Pattern& pattern, double bytes);
+
+ private:
+  struct Loads;
+  using HopTable = std::array<RoundCost, kHopCount>;
+  struct Step {
+    std::int32_t link = -1;  // 2 * link + direction
+    std::int32_t node = -1;
+  };
+
+  const HopTable& costs(const Pattern& pattern);
+  HopTable measure(const Pattern& pattern) const;
+  double ring_rate(Hop hop, const Pattern& pattern) const;
+  void find_routes();
+  std::int64_t host_of(std::int64_t rank) const;
+  std::int64_t local_of(std::int64_t rank) const;
+  std::int64_t rank_at(std::int64_t host, std::int64_t local) const;
+  std::int64_t rack_of(std::int64_t rank) const;
+  std::size_t device_of(std::int64_t rank) const;
+  Hop hop_between(std::int64_t from, std::int64_t to) const;
+  void add_flow(Loads& loads, std::int64_t from, std::int64_t to, bool both_ways) const;
+  void add_path(Loads& loads, std::size_t device, std::int32_t node, Hop hop, bool back) const;
+  void add_rack_flows(Loads& loads, const Pattern& pattern) const;
+
+  Machine machine_;
+  Placement placement_;
+  std::int64_t ranks_per_host_ = 1, hosts_ = 1, ranks_per_rack_ = 1;
+  std::vector<std::vector<Step>> routes_;  // [device][node]: the last step towards the node
+  std::map<Pattern, HopTable> known_;
+};
+
+}  // namespace farandole

@@ -1,0 +1,41 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "farandole/types.hpp"
+#include "planner/cost.hpp"
+#include "planner/factorizations.hpp"
+
+namespace farandole {
+
+/// One way to run a call, as build_schedule() reads it, and what is predicted for it.
+struct Candidate {
+  std::string spec;  // "hierarchical:layers=4ring/8ring"
+  double seconds = 0;
+  Cost cost;
+};
+
+struct PlanOptions {
+  std::size_t hierarchies = 4;  // the best so many take part
+  HierarchySearch search;
+};
+
+/// All that can run a call over these levels, fastest first: every algorithm of the collective that
+/// takes so many ranks, trees of radix 2, 4 and 8, pipelines of the best number of pieces, and the
+/// best hierarchies. Equally fast ones in the order of the algorithm table, so that all ranks that
+/// give the same arguments get the same list. `bytes` as predict() counts them.
+std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
+                            const PlanOptions& options = {});
+
+/// What a call takes: the fastest; but if an algorithm without layers is at most 1% slower, that
+/// one. `candidates` as plan() gives them, not empty.
+const Candidate& choose(const std::vector<Candidate>& candidates);
+
+/// Pieces of a pipeline `depth` rounds deep, a power of two: about sqrt(n depth b / a), from 1 to
+/// 256. For a chain [Xin20] has c = sqrt(n a / ((p - 2) b)) for the bytes of one.
+std::int64_t best_pieces(double bytes, std::int64_t depth, Levels& levels);
+
+}  // namespace farandole

@@ -1,0 +1,55 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "farandole/types.hpp"
+#include "planner/levels.hpp"
+#include "planner/tuning.hpp"
+
+namespace farandole {
+
+/// Sizes that are planned alike: two classes per power of two. Class 0 is no bytes at all; the
+/// others end at 1, 2, 3, 4, 6, 8, 12, 16, ... bytes.
+struct SizeClass {
+  static constexpr std::size_t kCount = 130;
+  static std::size_t of(std::uint64_t bytes);
+  /// The most bytes of a class.
+  static std::uint64_t limit(std::size_t size_class);
+};
+
+/// Which algorithm each call of one communicator takes, by collective and size class; filled when a
+/// class is first asked for: by the tuning table where an entry matches the class's limit, else by
+/// choose(). Depends on data only that all ranks share, so every rank chooses alike.
+///
+/// Threads   one at a time.
+/// Memory    130 classes per collective.
+class PlanTable {
+ public:
+  PlanTable(Machine machine, const Placement& placement, const GroupShape& shape,
+            TuningTable tuning);
+
+  /// The spec for a call; stays where it is until set() or clear(). `bytes` as predict() counts.
+  const std::string& find(Collective collective, std::uint64_t bytes);
+
+  /// From now on calls in the size class of `bytes` take `spec`; empty: what they took before.
+  /// Goes before the tuning table, as an entry of its own.
+  void set(Collective collective, std::uint64_t bytes, std::string_view spec);
+
+  const TuningTable& tuning() const { return tuning_; }
+
+ private:
+  using Classes = std::array<std::string, SizeClass::kCount>;
+  const std::string& fill(Collective collective, std::uint64_t bytes, std::string& cell);
+
+  Levels levels_;
+  const GroupShape shape_;
+  TuningTable tuning_;
+  std::array<std::unique_ptr<Classes>, kCollectiveCount> known_;  // empty string: not yet asked
+};
+
+}  // namespace farandole

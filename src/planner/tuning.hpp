@@ -1,0 +1,56 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+
+namespace farandole {
+
+/// The communicator that a choice is for.
+struct GroupShape {
+  std::int64_t ranks = 1, hosts = 1;
+  bool shared_memory = false;  // each rank reads the memory of each other one
+};
+
+/// One line of a tuning file: for these calls, this algorithm. 0: any number.
+struct TuningEntry {
+  enum class Transport : std::uint8_t { kAny, kShm, kTcp };
+  static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+
+  Collective collective = Collective::kAllreduce;
+  std::int64_t ranks = 0, hosts = 0;
+  Transport transport = Transport::kAny;
+  std::optional<std::uint64_t> bytes_above;  // the call has more
+  std::uint64_t bytes_max = kNoLimit;
+  std::string spec;
+
+  bool matches(Collective asked, std::uint64_t bytes, const GroupShape& group) const;
+  bool operator==(const TuningEntry&) const = default;
+};
+
+/// What measurements or the caller say about the choice of algorithms; the first entry that
+/// matches counts. Format: docs/formats/tuning.md.
+struct TuningTable {
+  std::vector<TuningEntry> entries;
+
+  /// The spec for a call; empty if no entry matches.
+  std::string_view find(Collective collective, std::uint64_t bytes, const GroupShape& group) const;
+  bool operator==(const TuningTable&) const = default;
+};
+
+/// Reads the text of a tuning file; `file` is for messages.
+/// Errors    kInvalidArgument naming file, line, what was given and what is allowed.
+Result<TuningTable> parse_tuning(std::string_view text, const std::string& file);
+
+/// The same as text, one line per entry.
+std::string to_text(const TuningTable& table);
+
+}  // namespace farandole

@@ -1,0 +1,73 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "algorithms/registry.hpp"
+#include "planner/default_machine.hpp"
+
+namespace farandole {
+namespace {
+
+constexpr double kKiB = 1024, kMiB = 1024 * kKiB;
+
+std::string best(Collective collective, double bytes, std::int64_t ranks, std::int64_t hosts,
+                 bool shared_memory) {
+  const std::int64_t each = ranks / hosts;
+  Levels levels(default_machine(each, hosts, shared_memory),
+                {.rank_count = ranks, .ranks_per_host = each});
+  const std::string spec = choose(plan(collective, bytes, levels)).spec;
+  return spec.substr(0, spec.find(':'));
+}
+
+// Goal: whatever is chosen exists for so many ranks. Method: every collective, on one host and on
+// many, sizes from 0 to 4 GiB; all candidates are in order.
+TEST(Plan, NamesWhatExistsFastestFirst) {
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    for (const std::int64_t ranks : {1, 2, 3, 6, 64, 1025, 27'600}) {
+      const std::int64_t each = ranks % 6 == 0 ? 6 : 1;
+      Levels levels(default_machine(each, ranks / each, true),
+                    {.rank_count = ranks, .ranks_per_host = each});
+      for (double bytes = 0; bytes <= 4096 * kMiB; bytes = 64 * bytes + 1) {
+        const auto candidates = plan(collective, bytes, levels);
+        ASSERT_FALSE(candidates.empty());
+        EXPECT_TRUE(std::ranges::is_sorted(candidates, {}, &Candidate::seconds));
+        for (const Candidate& candidate : candidates) {
+          const auto found =
+              find_algorithm(collective, candidate.spec.substr(0, candidate.spec.find(':')));
+          ASSERT_TRUE(found) << found.error().message;
+          EXPECT_LE(ranks, (*found)->ranks_max) << candidate.spec;
+          if (ranks > 64) continue;
+          const auto schedule = build_schedule(collective, candidate.spec, ranks, 0);
+          EXPECT_TRUE(schedule) << schedule.error().message;
+        }
+      }
+    }
+  }
+}
+
+// Goal: few steps for short messages, few bytes for long ones, reading in place where possible.
+TEST(Plan, FollowsSizeAndMemory) {
+  const auto allreduce = [](double bytes, std::int64_t hosts, bool shared_memory) {
+    return best(Collective::kAllreduce, bytes, 8, hosts, shared_memory);
+  };
+  EXPECT_EQ(allreduce(8, 1, true), "recursive_doubling");
+  EXPECT_EQ(allreduce(256 * kMiB, 1, true), "direct");
+  EXPECT_EQ(allreduce(8, 8, true), "recursive_doubling");
+  EXPECT_EQ(allreduce(8, 1, false), "recursive_doubling");
+  const auto between_hosts = [](Collective collective, double bytes) {
+    return best(collective, bytes, 16, 16, true);
+  };
+  EXPECT_EQ(between_hosts(Collective::kBroadcast, kKiB), "binomial");
+  EXPECT_EQ(between_hosts(Collective::kAlltoall, kKiB), "bruck");
+  EXPECT_EQ(between_hosts(Collective::kAlltoall, 64 * kMiB), "pairwise");
+  EXPECT_EQ(between_hosts(Collective::kReducescatter, kKiB), "halving");
+}
+
+}  // namespace
+}  // namespace farandole
