@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <numeric>
 
 #include "simulator/events.hpp"
@@ -98,6 +99,7 @@ struct Simulator::State {
 
   Network network;
   PatternTable patterns;
+  std::mutex running;
 };
 
 Result<PathResult> Simulator::State::run(std::span<const SimulatedCall> calls,
@@ -133,6 +135,7 @@ Result<Simulation> Simulator::run(std::span<const SimulatedCall> calls,
     if (auto checked = check(call, network()); !checked) return std::move(checked).error();
   }
   if (auto checked = check(options, network()); !checked) return std::move(checked).error();
+  const std::lock_guard lock(state_->running);
   Simulation simulation;
   auto result = state_->run(calls, options, simulation.path);
   if (!result) return std::move(result).error();

@@ -72,7 +72,7 @@ struct Simulation {
 ///
 /// Memory    kRounds: about 200 bytes per rank and different round. kEvents: about 200 bytes per
 ///           rank and round that some rank is in.
-/// Threads   one at a time.
+/// Threads   any; run() by one after the other.
 class Simulator {
  public:
   explicit Simulator(Network network);

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "schedule/builder.hpp"
 #include "unit/algorithms/all_schedules.hpp"
 #include "unit/simulator/machines.hpp"
 
@@ -189,6 +190,122 @@ TEST(Simulate, PathsAgreeOnEveryAlgorithmWhereRoundsAreExact) {
   std::cout << exact << " exact, " << estimates << " estimated\n";
   EXPECT_GT(exact, 1000);
   EXPECT_GT(estimates, 100);  // or `exact` says nothing
+}
+
+// alpha + latency + bytes / (rate * efficiency), a call and a fill at the start of a stage, a
+// reduction after each message.
+TEST(Simulate, AMessageCostsWhatTheMachineSays) {
+  Machine machine = crossbar(2);
+  machine.nic_latency = 7e-7;
+  machine.reduce_seconds_per_byte = 3e-11;
+  machine.hops[1] = {.alpha = 2e-6, .call = 9e-6, .fill_chunks = 0.25, .efficiency = 0.5};
+  const double half = kBytes / 2, transfer = half / (kRate * 0.5), start = 2e-6 + 2 * 7e-7;
+  const double ring = 9e-6 + 2 * start + 2.25 * transfer + half * 3e-11;
+  const double layers = ring + 9e-6 + 0.25 * transfer;  // two stages
+  const Schedule flat = built(Collective::kAllreduce, "ring", 2);
+  const Schedule layered = built(Collective::kAllreduce, "hierarchical:layers=2ring", 2);
+  machine.hops[1].ring_rates = {{3, 1.0}};  // no ring here
+  for (const SimulationPath path : {SimulationPath::kEvents, SimulationPath::kRounds}) {
+    Simulator wires = simulator(machine, 2);
+    EXPECT_NEAR(run(wires, flat, path).seconds / ring, 1, 1e-12);
+    const Simulation staged = run(wires, layered, path);
+    EXPECT_NEAR(staged.seconds / layers, 1, 1e-12);
+    ASSERT_EQ(staged.stages.size(), 2U);
+    EXPECT_EQ(staged.stages[0].name, "scatter_1");
+    EXPECT_EQ(staged.stages[1].name, "gather_1");
+    EXPECT_NEAR(staged.stages[0].seconds + staged.stages[1].seconds, staged.seconds, 1e-15);
+    Machine measured = machine;
+    measured.hops[1].ring_rates = {{2, 2 * kRate}};
+    Simulator rated = simulator(measured, 2);
+    EXPECT_NEAR(run(rated, flat, path).seconds / (ring - 1.125 * transfer), 1, 1e-12);
+  }
+}
+
+// The first of two ranks comes late, and works at half the speed.
+TEST(Simulate, StragglersHoldOthersUp) {
+  Machine machine = crossbar(2);
+  machine.reduce_seconds_per_byte = 3e-11;
+  Simulator late = simulator(machine, 2);
+  const Schedule schedule = built(Collective::kReducescatter, "ring", 2);
+  const SimulatedCall call{&schedule, kBytes, {}, {1e-3, 0}};
+  const double transfer = 1e-3 + kAlpha + kBytes / 2 / kRate, reduction = kBytes / 2 * 3e-11;
+  for (const SimulationPath path : {SimulationPath::kEvents, SimulationPath::kRounds}) {
+    const auto result = late.run({&call, 1}, {.path = path, .slow_down = {2, 1}});
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_NEAR(result->finish_seconds[0][0], transfer + 2 * reduction, 1e-15);
+    EXPECT_NEAR(result->finish_seconds[0][1], transfer + reduction, 1e-15);
+  }
+}
+
+// Two broadcasts leave one host by one NIC: each has half of it while both run, by hand.
+TEST(Simulate, OverlappingCallsShareLinks) {
+  Simulator shared = simulator(shared_nic(2), 8);
+  const Schedule schedule = built(Collective::kBroadcast, "binomial", 2);
+  const double start = kAlpha + 2e-6, alone = kBytes / kRate;
+  const SimulatedCall calls[] = {{&schedule, kBytes, {0, 4}, {}},
+                                 {&schedule, kBytes, {1, 5}, {alone / 2, alone / 2}}};
+  const auto result = shared.run(calls, {});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_EQ(result->path, SimulationPath::kEvents);
+  EXPECT_NEAR(result->finish_seconds[0][1], start + 1.5 * alone, 1e-12);
+  EXPECT_NEAR(result->finish_seconds[1][1], start + 2 * alone, 1e-12);
+  ASSERT_FALSE(result->busiest.empty());
+  EXPECT_EQ(result->busiest[0].name, "host 0: nic0 -> switch");
+  EXPECT_NEAR(result->busiest[0].bytes, 2 * kBytes, 1e-6);
+  EXPECT_NEAR(result->busiest[0].utilization, 2 * alone / (start + 2 * alone), 1e-9);
+}
+
+// Goal: leaping over repeated iterations changes nothing.
+// Method: late ranks, whose delay takes many iterations to spread, with and without.
+TEST(Simulate, SkippingRepeatsIsExact) {
+  Simulator both = simulator(thin_core(25), 100);
+  std::vector<double> starts(100, 0.0);
+  starts[17] = 4e-4;
+  starts[80] = 1e-4;
+  for (const char* spec : {"ring", "hierarchical:layers=4/25", "two_level:layers=4/25"}) {
+    const Schedule schedule = built(Collective::kAllreduce, spec, 100);
+    const SimulatedCall call{&schedule, kBytes, {}, starts};
+    const auto skipped = both.run({&call, 1}, {.path = SimulationPath::kRounds});
+    const auto all = both.run({&call, 1}, {.path = SimulationPath::kRounds, .skip_repeats = false});
+    ASSERT_TRUE(skipped && all);
+    EXPECT_EQ(skipped->exact, all->exact) << spec;
+    EXPECT_EQ(skipped->messages, all->messages);
+    for (std::size_t r = 0; r < 100; ++r) {
+      EXPECT_NEAR(skipped->finish_seconds[0][r] / all->finish_seconds[0][r], 1, 1e-12) << spec;
+    }
+  }
+}
+
+TEST(Simulate, ErrorsNameTheArgument) {
+  Simulator small = simulator(crossbar(2), 2);
+  const Schedule ring = built(Collective::kAllreduce, "ring", 2);
+  const auto message = [&](const SimulatedCall& call, const SimulationOptions& options) {
+    const auto result = small.run({&call, 1}, options);
+    return result ? std::string("no error") : result.error().message;
+  };
+  EXPECT_EQ(message({&ring, -1}, {}),
+            "argument 'bytes' is -1.000000, allowed is a finite number from 0 on.");
+  EXPECT_EQ(message({&ring, 1, {0}}, {}), "argument 'ranks' names 1 ranks, the schedule has 2.");
+  EXPECT_EQ(message({&ring, 1, {0, 0}}, {}),
+            "argument 'ranks' must name each rank once, from 0 to 1.");
+  EXPECT_EQ(message({&ring, 1, {}, {0}}, {}),
+            "argument 'start_seconds' holds 1 times, allowed are 2 finite ones from 0 on.");
+  EXPECT_EQ(message({&ring, 1}, {.slow_down = {1}}),
+            "argument 'slow_down' holds 1 factors, allowed are 2 finite ones from 0 on.");
+  // Schedules that nobody has verified: a message that nobody receives, and a peer out of range.
+  ScheduleBuilder lost(Collective::kBarrier, "lost", 2, 0);
+  lost.round().when(lost.rank(), 0, 1).signal(1);
+  const Schedule alone = std::move(lost).build();
+  ScheduleBuilder far(Collective::kBarrier, "far", 2, 0);
+  far.round().signal(far.rank() + 1);
+  const Schedule outside = std::move(far).build();
+  for (const SimulationPath path : {SimulationPath::kEvents, SimulationPath::kRounds}) {
+    EXPECT_EQ(message({&alone, 1}, {.path = path}),
+              "schedule \"lost\" never ends: rank 0 sends to rank 1 on lane 0, and nobody meets "
+              "it.");
+    EXPECT_EQ(message({&outside, 1}, {.path = path}),
+              "schedule \"far\": a peer is 2 at a rank; verify() tells which.");
+  }
 }
 
 }  // namespace
