@@ -81,6 +81,9 @@ def hierarchies(rank_count: int) -> int:
     return messages
 
 
+Call = tuple[_native.Schedule, float, list[int], list[float]]
+
+
 def arrivals(rank_count: int, seed: int) -> list[float]:
     generator = random.Random(seed)
     return [generator.uniform(0, 1e-3) for _ in range(rank_count)]
@@ -88,12 +91,12 @@ def arrivals(rank_count: int, seed: int) -> list[float]:
 
 def bruck(rank_count: int, thin_core: bool) -> int:
     schedule = _native.Schedule.build("alltoall", "bruck", rank_count)
-    call = (schedule, 2**20, [], arrivals(rank_count, 1))
+    call: Call = (schedule, 2**20, [], arrivals(rank_count, 1))
     return int(simulator(rank_count, thin_core).run([call], path="events")["messages"])
 
 
 def overlap(rank_count: int, thin_core: bool) -> int:
-    calls = [
+    calls: list[Call] = [
         (_native.Schedule.build(*names, rank_count), 2**20, [], arrivals(rank_count, seed))
         for seed, names in enumerate((("allreduce", "ring"), ("alltoall", "bruck")))
     ]
@@ -106,8 +109,8 @@ CASES: dict[str, tuple[str, Callable[[], int]]] = {
     "ring-27600": ("ring allreduce, 27,600 ranks", lambda: ring(27600, True)),
     "ring-27600-all": ("  every iteration", lambda: ring(27600, False)),
     "hierarchies": ("1,024 hierarchies of 2,048 ranks", lambda: hierarchies(2048)),
-    "bruck": ("bruck alltoall, 4,096 late ranks, one switch", lambda: bruck(4096, False)),
-    "bruck-racks": ("  racks, a third above", lambda: bruck(4096, True)),
+    "bruck": ("bruck alltoall, 16,384 late ranks, one switch", lambda: bruck(16384, False)),
+    "bruck-racks": ("  racks, a third above", lambda: bruck(16384, True)),
     "overlap": ("ring and bruck, 1,024 late ranks, one switch", lambda: overlap(1024, False)),
     "overlap-racks": ("  256 ranks, racks, a third above", lambda: overlap(256, True)),
 }
