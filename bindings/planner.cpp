@@ -43,7 +43,7 @@ Found chain_order_of_tree(std::vector<std::int32_t> parent, std::vector<std::int
 
 nb::dict as_dict(const std::string& spec, const Cost& cost) {
   nb::list stages;
-  for (const Stage& stage : cost.stages) {
+  for (const CostStage& stage : cost.stages) {
     nb::dict row;
     row["name"] = stage.name;
     row["hop"] = kHopNames[static_cast<std::size_t>(stage.hop)];

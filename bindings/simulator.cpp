@@ -1,14 +1,18 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "bindings.hpp"
 #include "simulator/coordination.hpp"
+#include "simulator/simulate.hpp"
 
 namespace nb = nanobind;
 
@@ -47,10 +51,117 @@ nb::list simulate(const std::string& design, std::int32_t rank_count, std::int32
   return rows;
 }
 
+// The value of an enumeration by its place among `names`.
+template <class Value, std::size_t count>
+Value value_of(const char* argument, const std::string& given, const char* const (&names)[count]) {
+  std::string allowed;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (given == names[i]) return static_cast<Value>(i);
+    allowed += (i == 0 ? "" : ", ") + std::string(names[i]);
+  }
+  raise({ErrorKind::kInvalidArgument, std::string("argument '") + argument + "' is '" + given +
+                                          "', allowed are " + allowed + "."});
+}
+
+Simulator make_simulator(const Machine& machine, std::int64_t rank_count,
+                         const std::vector<std::pair<std::int32_t, std::int32_t>>& placement,
+                         const std::string& routing, std::uint64_t seed) {
+  const auto way = value_of<Routing>("routing", routing, kRoutingNames);
+  if (placement.empty()) return Simulator(take(Network::create(machine, rank_count, way, seed)));
+  if (std::ssize(placement) != rank_count) {
+    raise({ErrorKind::kInvalidArgument,
+           "argument 'placement' names " + std::to_string(placement.size()) +
+               " places, argument 'rank_count' is " + std::to_string(rank_count) + "."});
+  }
+  std::vector<Place> places;
+  for (const auto& [host, device] : placement) places.push_back({host, device});
+  return Simulator(take(Network::create(machine, std::move(places), way, seed)));
+}
+
+nb::dict report(const Simulation& simulation, bool finish) {
+  nb::dict result;
+  result["seconds"] = simulation.seconds;
+  result["exact"] = simulation.exact;
+  result["path"] = kSimulationPathNames[static_cast<std::size_t>(simulation.path)];
+  result["messages"] = simulation.messages;
+  result["bytes"] = simulation.bytes;
+  nb::list stages, busiest;
+  for (const Simulation::Stage& stage : simulation.stages) {
+    nb::dict row;
+    row["call"] = stage.call;
+    row["name"] = stage.name;
+    row["seconds"] = stage.seconds;
+    stages.append(row);
+  }
+  for (const Simulation::LinkUse& link : simulation.busiest) {
+    nb::dict row;
+    row["name"] = link.name;
+    row["bytes"] = link.bytes;
+    row["utilization"] = link.utilization;
+    busiest.append(row);
+  }
+  result["stages"] = stages;
+  result["busiest"] = busiest;
+  if (finish) result["finish_seconds"] = nb::cast(simulation.finish_seconds);
+  return result;
+}
+
+// Calls are tuples (schedule, bytes, ranks, start_seconds).
+nb::dict run_calls(Simulator& simulator, const nb::list& given, const std::string& path,
+                   std::vector<double> slow_down, std::size_t busiest_links, bool skip_repeats,
+                   bool finish) {
+  SimulationOptions options{.path = value_of<SimulationPath>("path", path, kSimulationPathNames),
+                            .slow_down = std::move(slow_down),
+                            .busiest_links = busiest_links,
+                            .skip_repeats = skip_repeats};
+  std::vector<SimulatedCall> calls;
+  for (const nb::handle row : given) {
+    const auto fields = nb::cast<nb::tuple>(row);
+    if (fields.size() != 4) {
+      raise({ErrorKind::kInvalidArgument,
+             "argument 'calls' holds a tuple of " + std::to_string(fields.size()) +
+                 ", allowed are (schedule, bytes, ranks, start_seconds)."});
+    }
+    calls.push_back({&nb::cast<const Schedule&>(fields[0]), nb::cast<double>(fields[1]),
+                     nb::cast<std::vector<std::int32_t>>(fields[2]),
+                     nb::cast<std::vector<double>>(fields[3])});
+  }
+  auto simulated = [&] {
+    const nb::gil_scoped_release release;
+    return simulator.run(calls, options);
+  }();
+  return report(take(std::move(simulated)), finish);
+}
+
+nb::dict simulate_schedule(const Machine& machine, const nb::object& schedule, double bytes,
+                           const std::string& path, const std::string& routing,
+                           std::uint64_t seed) {
+  const std::int64_t rank_count = nb::cast<const Schedule&>(schedule).rank_count;
+  Simulator simulator = make_simulator(machine, rank_count, {}, routing, seed);
+  nb::list calls;
+  calls.append(nb::make_tuple(schedule, bytes, nb::list(), nb::list()));
+  return run_calls(simulator, calls, path, {}, SimulationOptions{}.busiest_links, true, false);
+}
+
 }  // namespace
 
 void bind_simulator(nb::module_& module) {
   using namespace nb::literals;
+  nb::class_<Simulator>(module, "Simulator")
+      .def(
+          "__init__",
+          [](Simulator* self, const Machine& machine, std::int64_t rank_count,
+             const std::vector<std::pair<std::int32_t, std::int32_t>>& placement,
+             const std::string& routing, std::uint64_t seed) {
+            new (self) Simulator(make_simulator(machine, rank_count, placement, routing, seed));
+          },
+          "machine"_a, "rank_count"_a, "placement"_a = nb::list(), "routing"_a = "static_hash",
+          "seed"_a = 0)
+      .def("run", &run_calls, "calls"_a, nb::kw_only(), "path"_a = "auto",
+           "slow_down"_a = nb::list(), "busiest_links"_a = SimulationOptions{}.busiest_links,
+           "skip_repeats"_a = true, "finish"_a = false);
+  module.def("simulate_schedule", &simulate_schedule, "machine"_a, "schedule"_a, "bytes"_a,
+             nb::kw_only(), "path"_a = "auto", "routing"_a = "static_hash", "seed"_a = 0);
   module.def("simulate_coordination", &simulate, "design"_a, "rank_count"_a, "tensor_count"_a = 161,
              "cache_capacity"_a = 1024, "step_count"_a = 2, "latency_us"_a = 2.0,
              "overhead_us"_a = 1.0, "bytes_per_us"_a = 10'000.0);

@@ -94,9 +94,17 @@ class Hosts:
                 "FARANDOLE_SECRET": secret,
                 "FARANDOLE_TRANSPORT": "tcp",  # their memory is this one machine's
             }
+            prefix = ("ip", "netns", "exec", f"{self.mark}{rank}")
             self.ranks.append(
                 subprocess.Popen(
-                    ["ip", "netns", "exec", f"{self.mark}{rank}", sys.executable, *map(str, command)],
+                    [
+                        "ip",
+                        "netns",
+                        "exec",
+                        f"{self.mark}{rank}",
+                        sys.executable,
+                        *map(str, command),
+                    ],
                     env=os.environ | job | environment,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

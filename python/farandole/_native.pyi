@@ -6,6 +6,7 @@ Enum values are indices into `DTYPES`, `REDUCTIONS` and `COLLECTIVES`. Every cal
 releases the GIL. Errors are the classes of farandole.errors, raised with their attributes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 DTYPES: list[str]
@@ -208,6 +209,45 @@ def simulate_coordination(
 ) -> list[dict[str, Any]]:
     """messages, bytes, message_bytes_max, received_by_rank_0, rounds, seconds of each step's
     cycle, by the production controllers of all ranks (simulator/coordination.hpp)."""
+
+class Simulator:
+    """Times schedules on a machine with ranks on it (simulator/simulate.hpp). `placement`: (host,
+    device) of each rank; without it, hosts are filled one after the other. `routing`: static_hash
+    (with `seed`), destination or ideal."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        rank_count: int,
+        placement: Sequence[tuple[int, int]] = (),
+        routing: str = "static_hash",
+        seed: int = 0,
+    ) -> None: ...
+    def run(
+        self,
+        calls: Sequence[tuple[Schedule, float, Sequence[int], Sequence[float]]],
+        *,
+        path: str = "auto",
+        slow_down: Sequence[float] = (),
+        busiest_links: int = 8,
+        skip_repeats: bool = True,
+        finish: bool = False,
+    ) -> dict[str, Any]:
+        """Calls at once, each (schedule, bytes of the larger side per rank, its ranks or [] for 0,
+        1, ..., start times or []). `path`: auto, events or rounds. Returns seconds, exact, path,
+        messages, bytes, stages (call, name, seconds), busiest (name, bytes, utilization), and with
+        `finish` finish_seconds by call and rank. Releases the GIL."""
+
+def simulate_schedule(
+    machine: Machine,
+    schedule: Schedule,
+    bytes: float,
+    *,
+    path: str = "auto",
+    routing: str = "static_hash",
+    seed: int = 0,
+) -> dict[str, Any]:
+    """One call of all ranks of the schedule; Simulator.run() says what comes back."""
 
 class Schedule:
     @staticmethod

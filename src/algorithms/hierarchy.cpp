@@ -62,16 +62,19 @@ std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& 
                              std::int64_t inside) {
   std::vector<Level> levels;
   std::int64_t stride = inside;
-  const auto add = [&](std::int64_t size, Layer::Kind kind) {
-    levels.push_back({kind, size, stride, 1, rank_count, 0, {}});
+  int number = inside > 1 ? 1 : 0;
+  const auto add = [&](std::int64_t size, Layer::Kind kind, std::int64_t ring_size) {
+    levels.push_back({kind, size, stride, 1, rank_count, 0, {}, number, ring_size});
     stride *= size;
   };
   for (const Layer& layer : layers) {
+    ++number;
+    const std::int64_t ring_size = layer.kind == Layer::Kind::kRing ? layer.size : 0;
     if (layer.kind != Layer::Kind::kHalving) {
-      if (layer.size > 1) add(layer.size, layer.kind);
+      if (layer.size > 1) add(layer.size, layer.kind, ring_size);
       continue;
     }
-    for (std::int64_t left = layer.size; left > 1; left /= 2) add(2, Layer::Kind::kRing);
+    for (std::int64_t left = layer.size; left > 1; left /= 2) add(2, Layer::Kind::kRing, ring_size);
   }
   std::int64_t block = stride / inside;  // all chunks
   Expr base = 0;
@@ -81,6 +84,10 @@ std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& 
     base = level.first(level.digit());
   }
   return levels;
+}
+
+void begin_stage(ScheduleBuilder& b, const Level& level, const char* what) {
+  b.stage(std::string(what) + "_" + std::to_string(level.layer), level.ring_size);
 }
 
 std::vector<Layer> default_layers(std::int64_t rank_count) {

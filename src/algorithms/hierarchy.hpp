@@ -19,8 +19,10 @@ struct Level {
   Layer::Kind kind = Layer::Kind::kRing;  // kRing or kDirect
   std::int64_t size = 2, stride = 1, block = 1;
   std::int64_t rank_count = 2;
-  Expr base;                // first chunk of what the layers inside this one leave here
-  std::vector<Guard> when;  // who takes part
+  Expr base;                   // first chunk of what the layers inside this one leave here
+  std::vector<Guard> when;     // who takes part
+  int layer = 1;               // that it is, or a part of
+  std::int64_t ring_size = 0;  // of that layer, if it is a ring
 
   Expr digit(const Expr& position = Expr::rank()) const;
   /// The position that has this digit here and all others as this rank.
@@ -40,6 +42,9 @@ std::vector<Layer> default_layers(std::int64_t rank_count);
 
 /// A node and its leaders: as many ranks per node as divide them and are at most their square root.
 std::vector<Layer> default_two_levels(std::int64_t rank_count);
+
+/// Begins the stage in which the level's layer scatters ("scatter_1") or gathers ("gather_1").
+void begin_stage(ScheduleBuilder& b, const Level& level, const char* what);
 
 /// Where `block` chunks from `first` on lie.
 using Place = std::function<Span(const Expr& first, std::int64_t block)>;

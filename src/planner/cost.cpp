@@ -29,7 +29,7 @@ Result<const Formula*> find_formula(const AlgorithmInfo& info) {
 
 double Cost::seconds() const {
   return std::accumulate(stages.begin(), stages.end(), 0.0,
-                         [](double sum, const Stage& stage) { return sum + stage.seconds(); });
+                         [](double sum, const CostStage& stage) { return sum + stage.seconds(); });
 }
 
 Result<Cost> predict(Collective collective, std::string_view spec, double bytes, Levels& levels) {

@@ -22,7 +22,7 @@
 namespace farandole {
 
 /// Rounds of one phase of an algorithm that go equally far. All in seconds.
-struct Stage {
+struct CostStage {
   std::string name;  // "reduce-scatter layer 2"
   Hop hop = Hop::kHost;
   double alpha = 0;  // start-up of messages
@@ -34,7 +34,7 @@ struct Stage {
 };
 
 struct Cost {
-  std::vector<Stage> stages;  // empty: one rank has nobody to send to
+  std::vector<CostStage> stages;  // empty: one rank has nobody to send to
   double seconds() const;
 };
 

@@ -124,9 +124,19 @@ void ScheduleBuilder::rotation(Rotation claim) {
   if (claim.size > 1) schedule_.rotations.push_back(claim);
 }
 
+void ScheduleBuilder::stage(const std::string& name, std::int64_t ring_size) {
+  assert(open_.empty());
+  std::vector<Stage>& stages = schedule_.stages;
+  if (stages.empty() || stages.back().name != name) stages.push_back({name, ring_size});
+}
+
 RoundBuilder ScheduleBuilder::round() {
   std::vector<Item>& items = open_.empty() ? schedule_.items : *open_.back();
-  return RoundBuilder(std::get<Round>(items.emplace_back(Round{})), schedule_.lane_count);
+  Round& round = std::get<Round>(items.emplace_back(Round{}));
+  if (!schedule_.stages.empty()) {
+    round.stage = static_cast<std::int32_t>(schedule_.stages.size()) - 1;
+  }
+  return RoundBuilder(round, schedule_.lane_count);
 }
 
 void ScheduleBuilder::loop(std::int64_t count, const std::function<void(Expr)>& body) {

@@ -31,34 +31,6 @@ std::int64_t euclidean_modulo(std::int64_t a, std::int64_t b) {
   return b > 0 ? rest + b : rest - b;
 }
 
-// Unsigned arithmetic, so that a schedule read from a file wraps where it would overflow.
-std::int64_t apply(Op op, std::int64_t a, std::int64_t b) {
-  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
-  switch (op) {
-    case Op::kAdd:
-      return static_cast<std::int64_t>(x + y);
-    case Op::kSubtract:
-      return static_cast<std::int64_t>(x - y);
-    case Op::kMultiply:
-      return static_cast<std::int64_t>(x * y);
-    case Op::kDivide:
-      return floor_divide(a, b);
-    case Op::kModulo:
-      return euclidean_modulo(a, b);
-    case Op::kXor:
-      return static_cast<std::int64_t>(x ^ y);
-    case Op::kMin:
-      return std::min(a, b);
-    case Op::kMax:
-      return std::max(a, b);
-    case Op::kConstant:
-    case Op::kRank:
-    case Op::kLoop:
-      break;
-  }
-  return 0;
-}
-
 [[maybe_unused]] bool is_well_formed(const std::vector<Expr::Node>& nodes) {
   int depth = 0;
   for (const Expr::Node& node : nodes) {
@@ -143,6 +115,34 @@ Expr Expr::from_nodes(std::vector<Node> nodes) {
   Expr expr;
   expr.nodes_ = std::move(nodes);
   return expr;
+}
+
+// Unsigned arithmetic, so that a schedule read from a file wraps where it would overflow.
+std::int64_t Expr::apply(Op op, std::int64_t a, std::int64_t b) {
+  const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
+  switch (op) {
+    case Op::kAdd:
+      return static_cast<std::int64_t>(x + y);
+    case Op::kSubtract:
+      return static_cast<std::int64_t>(x - y);
+    case Op::kMultiply:
+      return static_cast<std::int64_t>(x * y);
+    case Op::kDivide:
+      return floor_divide(a, b);
+    case Op::kModulo:
+      return euclidean_modulo(a, b);
+    case Op::kXor:
+      return static_cast<std::int64_t>(x ^ y);
+    case Op::kMin:
+      return std::min(a, b);
+    case Op::kMax:
+      return std::max(a, b);
+    case Op::kConstant:
+    case Op::kRank:
+    case Op::kLoop:
+      break;
+  }
+  return 0;
 }
 
 Expr Expr::combine(const Expr& a, const Expr& b, Op op) {

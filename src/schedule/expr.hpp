@@ -47,6 +47,8 @@ class Expr {
 
   /// Value at one rank and one iteration; `loops[d]` is the counter of the loop at depth d.
   std::int64_t evaluate(std::int64_t rank, std::span<const std::int64_t> loops) const;
+  /// What an operator (not an operand) makes of two values.
+  static std::int64_t apply(Op op, std::int64_t a, std::int64_t b);
   /// The same expression with the rank known, constants folded.
   Expr specialize(std::int64_t rank) const;
   bool is_constant() const { return nodes_.size() == 1 && nodes_[0].op == Op::kConstant; }

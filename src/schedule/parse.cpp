@@ -17,6 +17,7 @@ constexpr std::size_t kGuardCountMax = 8;
 constexpr std::int64_t kNumberMax = std::int64_t{1} << 31;  // in the header and of loops
 constexpr std::int64_t kOrderMax = std::int64_t{1} << 20;
 constexpr std::size_t kRotationCountMax = 32;
+constexpr std::size_t kStageCountMax = std::size_t{1} << 12;
 constexpr std::int64_t kLaneCountMax = std::int64_t{1} << 16;
 
 std::string at_most(std::size_t limit, const std::string& what) {
@@ -76,13 +77,15 @@ class Parser {
         return;
       }
       if (loops_open == 0 && into.empty() && (order(line) || rotation(line))) continue;
+      if (loops_open == 0 && stage(line)) continue;
       if (++item_count_ > kItemCountMax) line.expected(at_most(kItemCountMax, "rounds and loops"));
       if (line.accept("round")) {
         if (finish(line)) round(into, loops_open);
       } else if (line.accept("loop")) {
         loop(line, into, loops_open);
       } else {
-        line.expected(loops_open > 0 ? "\"round\", \"loop\" or \"end\"" : "\"round\" or \"loop\"");
+        line.expected(loops_open > 0 ? "\"round\", \"loop\" or \"end\""
+                                     : "\"round\", \"loop\" or \"stage\"");
         finish(line);
       }
     }
@@ -112,6 +115,16 @@ class Parser {
     return true;
   }
 
+  bool stage(Line& line) {
+    std::vector<Stage>& stages = schedule_.stages;
+    if (stages.size() == kStageCountMax || !line.accept("stage")) return false;
+    Stage& begun = stages.emplace_back();
+    begun.name = line.name();
+    if (line.accept("ring")) begun.ring_size = line.number(1, kNumberMax);
+    finish(line);
+    return true;
+  }
+
   void loop(Line& line, std::vector<Item>& into, int loops_open) {
     if (loops_open == Expr::kLoopDepthMax) {
       line.expected(at_most(Expr::kLoopDepthMax, "nested loops"));
@@ -125,6 +138,9 @@ class Parser {
 
   void round(std::vector<Item>& into, int loops_open) {
     Round& round = std::get<Round>(into.emplace_back(Round{}));
+    if (!schedule_.stages.empty()) {
+      round.stage = static_cast<std::int32_t>(schedule_.stages.size()) - 1;
+    }
     while (next_line()) {
       Line line(line_, loops_open);
       if (line.accept("end")) {

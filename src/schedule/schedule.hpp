@@ -80,7 +80,16 @@ struct Action {
 
 struct Round {
   std::vector<Action> actions;
+  std::int32_t stage = 0;  // of Schedule::stages, where there are any
   bool operator==(const Round&) const = default;
+};
+
+/// What a library would be called once for: a layer's reduce-scatter, or the whole of a ring.
+/// Nothing depends on it but the time that a simulation adds where a rank begins a stage.
+struct Stage {
+  std::string name;
+  std::int64_t ring_size = 0;  // ranks that pass messages around; 0: not a ring
+  bool operator==(const Stage&) const = default;
 };
 
 /// A claim for the proof: turning one digit of all positions changes nothing. Position x has the
@@ -110,6 +119,7 @@ struct Schedule {
   int lane_count = 1;
   std::vector<std::int32_t> order;  // [rank_count] or empty: the rank at each position
   std::vector<Rotation> rotations;
+  std::vector<Stage> stages;  // in the order of their rounds; empty: all rounds are one
   std::vector<Item> items;
 };
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/text.hpp"
 
+#include <iterator>
+
 namespace farandole {
 namespace {
 
@@ -51,19 +53,30 @@ std::string text(const Action& action) {
   return result;
 }
 
-void append(std::string& result, const std::vector<Item>& items, std::size_t depth) {
-  const std::string indent(2 * depth, ' ');
-  for (const Item& item : items) {
-    if (const auto* round = std::get_if<Round>(&item)) {
-      result += indent + "round\n";
-      for (const Action& action : round->actions) result += indent + "  " + text(action) + "\n";
-    } else {
-      const Loop& loop = *std::get<std::shared_ptr<const Loop>>(item);
-      result += indent + "loop " + std::to_string(loop.count) + "\n";
-      append(result, loop.body, depth + 1);
-    }
-    result += indent + "end\n";
+const Round* first_round(const Item& item) {
+  if (const auto* round = std::get_if<Round>(&item)) return round;
+  for (const Item& inner : std::get<std::shared_ptr<const Loop>>(item)->body) {
+    if (const Round* round = first_round(inner)) return round;
   }
+  return nullptr;
+}
+
+std::string text(const Stage& stage) {
+  const std::string ring = stage.ring_size > 0 ? " ring " + std::to_string(stage.ring_size) : "";
+  return "stage " + stage.name + ring + "\n";
+}
+
+void append(std::string& result, const Item& item, std::size_t depth) {
+  const std::string indent(2 * depth, ' ');
+  if (const auto* round = std::get_if<Round>(&item)) {
+    result += indent + "round\n";
+    for (const Action& action : round->actions) result += indent + "  " + text(action) + "\n";
+  } else {
+    const Loop& loop = *std::get<std::shared_ptr<const Loop>>(item);
+    result += indent + "loop " + std::to_string(loop.count) + "\n";
+    for (const Item& inner : loop.body) append(result, inner, depth + 1);
+  }
+  result += indent + "end\n";
 }
 
 }  // namespace
@@ -87,7 +100,15 @@ std::string to_text(const Schedule& schedule) {
               " " + std::to_string(claim.chunk_stride) + " " +
               std::to_string(claim.scratch_stride) + "\n";
   }
-  append(result, schedule.items, 0);
+  std::ptrdiff_t stage_count = 0;  // written so far
+  for (const Item& item : schedule.items) {
+    const Round* first = first_round(item);
+    const auto stage = first == nullptr ? -1 : std::ptrdiff_t{first->stage};
+    while (std::ssize(schedule.stages) > stage_count && stage_count <= stage) {
+      result += text(schedule.stages[static_cast<std::size_t>(stage_count++)]);
+    }
+    append(result, item, 0);
+  }
   return result;
 }
 

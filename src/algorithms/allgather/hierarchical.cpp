@@ -32,6 +32,7 @@ Schedule hierarchical_allgather(const AlgorithmParameters& parameters) {
   b.round().copy(scratch(chunk_and_slot(levels, 0).slot, 0), in(0));
   for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
     b.rotation({level->size, level->stride, level->stride, level->block});
+    begin_stage(b, *level, "gather");
     gather_blocks(b, *level, slots());
   }
   b.loop(p, [&](const Expr& s) {

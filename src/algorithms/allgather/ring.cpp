@@ -18,6 +18,7 @@ Schedule ring_allgather(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kAllgather, "ring", p, p);
   b.rotation({p, 1, 1, 0});
+  b.stage("ring", p);
   const Expr r = b.rank(), left = (r - 1) % p, right = (r + 1) % p;
   if (p == 1) {
     b.round().copy(out(0), in(0));

@@ -33,9 +33,11 @@ Schedule hierarchical_allreduce(const AlgorithmParameters& parameters) {
       levels_of(p, parameters.layers.empty() ? default_layers(p) : parameters.layers);
   for (const Level& level : levels) {
     b.rotation({level.size, level.stride, level.block, 0});
+    begin_stage(b, level, "scatter");
     scatter_sums(b, level, level.stride == 1 ? inputs : sums, sums);
   }
   for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+    begin_stage(b, *level, "gather");
     gather_blocks(b, *level, sums);
   }
   return std::move(b).build();

@@ -35,6 +35,7 @@ Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
   const KnomialTree tree(q, radix, member,
                          [&](std::int64_t offset) { return r / q * q + (member + offset) % q; });
   const std::vector<std::int64_t> levels = tree.levels();
+  if (q > 1) b.stage("reduce");
   for (auto d = levels.rbegin(); d != levels.rend(); ++d) {
     RoundBuilder round = b.round();
     tree.up(round, *d, leaders);
@@ -46,11 +47,14 @@ Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
   for (Level& level : across) {
     level.when = {{member, 0, 1}};
     b.rotation({level.size, level.stride, level.block, 0});
+    begin_stage(b, level, "scatter");
     scatter_sums(b, level, level.stride == 1 ? inputs : sums, sums);
   }
   for (auto level = across.rbegin(); level != across.rend(); ++level) {
+    begin_stage(b, *level, "gather");
     gather_blocks(b, *level, sums);
   }
+  if (q > 1) b.stage("broadcast");
   for (const std::int64_t d : levels) {
     RoundBuilder round = b.round();
     tree.down(round, d, out(0, leaders), out(0, leaders));

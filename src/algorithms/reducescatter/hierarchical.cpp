@@ -35,6 +35,7 @@ Schedule hierarchical_reducescatter(const AlgorithmParameters& parameters) {
   });
   for (const Level& level : levels) {
     b.rotation({level.size, level.stride, level.stride, level.block});
+    begin_stage(b, level, "scatter");
     scatter_sums(b, level, slots(), slots());
   }
   b.round().copy(out(0), scratch(chunk_and_slot(levels, 0).slot, 0));

@@ -18,6 +18,7 @@ Schedule ring_reducescatter(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kReducescatter, "ring", p, p);
   b.rotation({p, 1, 1, 0});
+  b.stage("ring", p);
   if (p == 1) {
     b.round().copy(out(0), in(0));
     return std::move(b).build();

@@ -49,11 +49,11 @@ void CostSheet::stage(std::string name) {
   stage_begin_ = cost_.stages.size();
 }
 
-Stage& CostSheet::row(Hop hop) {
+CostStage& CostSheet::row(Hop hop) {
   for (std::size_t i = stage_begin_; i < cost_.stages.size(); ++i) {
     if (cost_.stages[i].hop == hop) return cost_.stages[i];
   }
-  return cost_.stages.emplace_back(Stage{name_, hop});
+  return cost_.stages.emplace_back(CostStage{name_, hop});
 }
 
 void CostSheet::rounds(const Pattern& pattern, double count, double each, double reduced) {
@@ -63,7 +63,7 @@ void CostSheet::rounds(const Pattern& pattern, double count, double each, double
 
 void CostSheet::moves(const RoundCost& cost, double messages, double moved, double first,
                       double reduced) {
-  Stage& stage = row(cost.hop);
+  CostStage& stage = row(cost.hop);
   const HopCost& extra = levels_.extras(cost.hop);
   stage.alpha += messages * cost.alpha;
   stage.bytes += moved * cost.seconds_per_byte;

@@ -37,7 +37,7 @@ class CostSheet {
   Cost finish() &&;
 
  private:
-  Stage& row(Hop hop);
+  CostStage& row(Hop hop);
 
   Levels& levels_;
   const AlgorithmParameters& parameters_;

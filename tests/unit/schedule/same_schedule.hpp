@@ -26,7 +26,7 @@ inline bool same_schedule(const Schedule& a, const Schedule& b) {
   return a.collective == b.collective && a.algorithm == b.algorithm &&
          a.rank_count == b.rank_count && a.root == b.root && a.chunk_count == b.chunk_count &&
          a.scratch_slots == b.scratch_slots && a.lane_count == b.lane_count && a.order == b.order &&
-         a.rotations == b.rotations && same_items(a.items, b.items);
+         a.rotations == b.rotations && a.stages == b.stages && same_items(a.items, b.items);
 }
 
 }  // namespace farandole

@@ -22,6 +22,7 @@ Schedule sampler() {
   b.rotation({2, 1, 4, 0});
   b.rotation({2, 2, 1, 1});
   const Expr r = b.rank();
+  b.stage("first");
   b.round().send(in(r, 2), (r + 1) % 4).lane(1).receive(scratch(1, 4, 2), (r - 1) % 4);
   b.loop(3, [&](const Expr& s) {
     b.round()
@@ -39,6 +40,7 @@ Schedule sampler() {
           .await(max(t, 1));
     });
   });
+  b.stage("last_2", 4);
   b.round();
   return std::move(b).build();
 }
@@ -54,6 +56,7 @@ lanes 2
 order 3 1 0 2
 rotation 2 1 4 0
 rotation 2 2 1 1
+stage first
 round
   send in[r, 2] to (r + 1) % 4
   receive scratch[1, 2 as 4] from (r - 1) % 4 lane 1
@@ -72,6 +75,7 @@ loop 3
     end
   end
 end
+stage last_2 ring 4
 round
 end
 )";
@@ -129,26 +133,28 @@ TEST(ScheduleText, ErrorsNameTheLine) {
   EXPECT_EQ(fault_of(with_line(8, "lanes 2 3")),
             "schedule, line 8: expected the end of the line, found \"3\"");
   EXPECT_EQ(fault_of(with_line(12, "rounds")),
-            "schedule, line 12: expected \"round\" or \"loop\", found \"rounds\"");
-  EXPECT_EQ(fault_of(with_line(13, "send in[r + ] to 1")),
-            "schedule, line 13: expected a number, r, the counter of a loop around it, min, max "
+            "schedule, line 12: expected \"round\", \"loop\" or \"stage\", found \"rounds\"");
+  EXPECT_EQ(fault_of(with_line(12, "stage first ring 0")),
+            "schedule, line 12: expected a number from 1 to 2147483648, found \"0\"");
+  EXPECT_EQ(fault_of(with_line(14, "send in[r + ] to 1")),
+            "schedule, line 14: expected a number, r, the counter of a loop around it, min, max "
             "or \"(\", found \"] to 1\"");
-  EXPECT_EQ(fault_of(with_line(13, "send in[s] to 1")),
-            "schedule, line 13: expected a number, r, the counter of a loop around it, min, max "
+  EXPECT_EQ(fault_of(with_line(14, "send in[s] to 1")),
+            "schedule, line 14: expected a number, r, the counter of a loop around it, min, max "
             "or \"(\", found \"s] to 1\"");
-  EXPECT_EQ(fault_of(with_line(13, "send in[0] to 1 lane 2")),
-            "schedule, line 13: expected a number from 0 to 1, found \"2\"");
-  EXPECT_EQ(fault_of(with_line(13, "send in[0 to 1")),
-            "schedule, line 13: expected \"]\", found \"to 1\"");
-  EXPECT_EQ(fault_of(with_line(18, "when 0 <= r: copy out[0] = in[0]")),
-            "schedule, line 18: expected \"<\", found \": copy out[0] = in[0]\"");
-  EXPECT_EQ(fault_of(with_line(20, "\x01\xff")),
-            "schedule, line 20: expected \"send\", \"receive\", \"copy\", \"reduce\" or \"end\", "
+  EXPECT_EQ(fault_of(with_line(14, "send in[0] to 1 lane 2")),
+            "schedule, line 14: expected a number from 0 to 1, found \"2\"");
+  EXPECT_EQ(fault_of(with_line(14, "send in[0 to 1")),
+            "schedule, line 14: expected \"]\", found \"to 1\"");
+  EXPECT_EQ(fault_of(with_line(19, "when 0 <= r: copy out[0] = in[0]")),
+            "schedule, line 19: expected \"<\", found \": copy out[0] = in[0]\"");
+  EXPECT_EQ(fault_of(with_line(21, "\x01\xff")),
+            "schedule, line 21: expected \"send\", \"receive\", \"copy\", \"reduce\" or \"end\", "
             "found \"??\"");
   EXPECT_EQ(fault_of(std::string(kSamplerText) + "loop 2\nround\nend\n"),
-            "schedule, line 34: expected the \"end\" of a loop, found the end");
+            "schedule, line 36: expected the \"end\" of a loop, found the end");
   EXPECT_EQ(fault_of(std::string(kSamplerText) + "round\n"),
-            "schedule, line 32: expected the \"end\" of a round, found the end");
+            "schedule, line 34: expected the \"end\" of a round, found the end");
 }
 
 // Goal: the limits hold where a hostile text would exhaust the stack or memory.

@@ -1,0 +1,392 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/events.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+
+#include "simulator/event_queue.hpp"
+#include "simulator/fluid.hpp"
+#include "simulator/message_cost.hpp"
+#include "simulator/round_cache.hpp"
+
+namespace farandole {
+namespace {
+
+using Instruction = Workload::Instruction;
+
+// Times come about by different sums; what is this much apart, relatively, is one moment.
+constexpr double kSameMoment = 1e-12;
+
+// A rank on its way through one call.
+struct Walker {
+  std::uint32_t call = 0;
+  std::int32_t rank = 0, network_rank = 0;
+  std::uint32_t next = 0;  // instruction
+  Counters counters{};
+  RoundCache::Entry* round = nullptr;  // that it is in
+  std::span<const TimedAction> actions;
+  std::uint32_t open = 0;         // actions that are not finished
+  std::int32_t stage_begun = -1;  // the last one
+  std::int32_t stage_timed = -1;
+  bool begins = false;       // a stage, in this round
+  bool is_entering = false;  // has paid for the call and may post its actions
+  double slow_down = 1;
+
+  std::uint32_t rank_number() const { return static_cast<std::uint32_t>(rank); }
+};
+
+// Actions are named by their walker and their number among its round's.
+struct ActionName {
+  std::uint32_t walker, action;
+};
+
+struct Message {
+  ActionName send, receive;
+  double bytes = 0, transfer_bytes = 0, efficiency = 1;
+  std::uint32_t version = 0;  // of its end: earlier ones are void
+  Fluid::Flow flow = 0;
+  bool flows = false;
+  std::vector<std::int32_t> links;
+};
+
+// A side of a message that waits for the other one, kept at the receiver.
+struct Waiting {
+  ActionName name;
+  std::int32_t from, lane;
+  Action::Kind kind;
+};
+
+class Events {
+ public:
+  Events(const Network& network, std::span<const SimulatedCall> calls,
+         const SimulationOptions& options)
+      : network_(network), calls_(calls), fluid_(network) {
+    result_.link_bytes.assign(network.capacities().size(), 0.0);
+    for (std::uint32_t c = 0; c < calls.size(); ++c) add_call(c, options);
+    mailboxes_.resize(walkers_.size());
+  }
+
+  Result<PathResult> run() {
+    while (!queue_.empty() && !failure_) {
+      now_ = queue_.next_time();
+      const double moment = now_ + now_ * kSameMoment;
+      while (!queue_.empty() && queue_.next_time() <= moment) take(queue_.pop());
+      for (const Fluid::End& end : fluid_.settle(now_)) {
+        const std::uint32_t message = message_of_[end.flow];
+        queue_.push({end.time, Event::Kind::kEnd, message, ++messages_[message].version});
+      }
+    }
+    if (failure_) return *std::move(failure_);
+    if (finished_ < walkers_.size()) return never_ends();
+    return result();
+  }
+
+ private:
+  struct Call {
+    std::unique_ptr<Workload> workload;
+    std::unique_ptr<RoundCache> rounds;
+    std::uint32_t first_walker = 0;
+    std::vector<double> stage_clocks;  // [rank][stage + 1], when each begins; the last: ends
+  };
+
+  void add_call(std::uint32_t number, const SimulationOptions& options) {
+    const SimulatedCall& call = calls_[number];
+    Call& state = state_.emplace_back();
+    state.workload = std::make_unique<Workload>(*call.schedule, call.bytes, network_.machine());
+    state.rounds = std::make_unique<RoundCache>(*state.workload);
+    state.first_walker = static_cast<std::uint32_t>(walkers_.size());
+    const auto p = static_cast<std::size_t>(state.workload->rank_count());
+    state.stage_clocks.assign(p * (state.workload->stage_count() + 1), 0.0);
+    result_.finish_seconds.emplace_back(p, 0.0);
+    for (std::size_t r = 0; r < p; ++r) {
+      Walker& walker = walkers_.emplace_back();
+      walker.call = number;
+      walker.rank = static_cast<std::int32_t>(r);
+      walker.network_rank = call.ranks.empty() ? walker.rank : call.ranks[r];
+      if (!options.slow_down.empty()) {
+        walker.slow_down = options.slow_down[static_cast<std::size_t>(walker.network_rank)];
+      }
+      const double start = call.start_seconds.empty() ? 0.0 : call.start_seconds[r];
+      queue_.push({start, Event::Kind::kEnter, state.first_walker + walker.rank_number(), 0});
+    }
+  }
+
+  void take(const Event& event) {
+    switch (event.kind) {
+      case Event::Kind::kEnter:
+        advance(event.subject);
+        break;
+      case Event::Kind::kBegin:
+        begin_transfer(event.subject);
+        break;
+      case Event::Kind::kEnd:
+        if (messages_[event.subject].version == event.detail) end_transfer(event.subject);
+        break;
+      case Event::Kind::kAction:
+        finish_action({event.subject, event.detail});
+        break;
+    }
+  }
+
+  // Steps a rank on until it waits for something.
+  void advance(std::uint32_t number) {
+    Walker& walker = walkers_[number];
+    Call& call = state_[walker.call];
+    while (!failure_) {
+      if (walker.is_entering) return post_all(number);
+      if (walker.next == call.workload->instructions().size()) return finish(walker);
+      const Instruction& instruction = call.workload->instructions()[walker.next];
+      auto& counter = walker.counters[static_cast<std::size_t>(instruction.depth)];
+      switch (instruction.kind) {
+        case Instruction::Kind::kLoopBegin:
+          counter = 0;
+          ++walker.next;
+          break;
+        case Instruction::Kind::kLoopEnd:
+          walker.next = ++counter < instruction.iterations ? instruction.jump : walker.next + 1;
+          if (walker.next != instruction.jump) counter = 0;
+          break;
+        case Instruction::Kind::kLocal:
+          ++walker.next;
+          return enter_at(number, now_ + instruction.seconds * walker.slow_down);
+        case Instruction::Kind::kRound:
+          if (enter_round(number)) return;
+          break;
+      }
+    }
+  }
+
+  void enter_at(std::uint32_t walker, double time) {
+    queue_.push({time, Event::Kind::kEnter, walker, 0});
+  }
+
+  // False if there is nothing to do in it, or no way to. The round is left by leave_round().
+  bool enter_round(std::uint32_t number) {
+    Walker& walker = walkers_[number];
+    Call& call = state_[walker.call];
+    const Instruction& instruction = call.workload->instructions()[walker.next];
+    time_stages(walker, instruction.stage);
+    auto found = call.rounds->find(walker.next, walker.counters);
+    if (!found) {
+      failure_ = std::move(found).error();
+      return false;
+    }
+    walker.round = *found;
+    walker.actions = walker.round->timed.of(walker.rank);
+    if (walker.actions.empty()) {
+      leave_round(walker);
+      return false;
+    }
+    walker.open = static_cast<std::uint32_t>(walker.actions.size());
+    walker.is_entering = true;
+    const double call_seconds = begin_stage(walker, instruction.stage);
+    if (call_seconds > 0) {
+      enter_at(number, now_ + call_seconds * walker.slow_down);
+    } else {
+      post_all(number);
+    }
+    return true;
+  }
+
+  // What the call costs, if this is the first round with messages in its stage.
+  double begin_stage(Walker& walker, std::int32_t stage) {
+    walker.begins = false;
+    if (walker.stage_begun == stage) return 0;
+    double seconds = 0;
+    for (const TimedAction& action : walker.actions) {
+      if (action.kind == Action::Kind::kLocal) continue;
+      const Hop hop = network_.hop(walker.network_rank, peer_of(walker, action).network_rank);
+      seconds = std::max(seconds, network_.machine().hops[static_cast<std::size_t>(hop)].call);
+      walker.begins = true;
+    }
+    if (walker.begins) walker.stage_begun = stage;
+    return seconds;
+  }
+
+  void time_stages(Walker& walker, std::int32_t stage) {
+    Call& call = state_[walker.call];
+    const std::size_t row = walker.rank_number() * (call.workload->stage_count() + 1);
+    while (walker.stage_timed < stage) {
+      call.stage_clocks[row + static_cast<std::size_t>(++walker.stage_timed)] = now_;
+    }
+  }
+
+  void post_all(std::uint32_t number) {
+    walkers_[number].is_entering = false;
+    const std::span<const TimedAction> actions = walkers_[number].actions;
+    for (std::uint32_t a = 0; a < actions.size(); ++a) {
+      if (!actions[a].after_previous) post({number, a});
+    }
+  }
+
+  void post(ActionName name) {
+    Walker& walker = walkers_[name.walker];
+    const TimedAction& action = walker.actions[name.action];
+    if (action.kind == Action::Kind::kLocal) {
+      const double end = now_ + action.local_seconds * walker.slow_down;
+      queue_.push({end, Event::Kind::kAction, name.walker, name.action});
+      return;
+    }
+    const bool sends = action.kind == Action::Kind::kSend;
+    const std::uint32_t first = state_[walker.call].first_walker;
+    const std::uint32_t to = sends ? first + static_cast<std::uint32_t>(action.peer) : name.walker;
+    const std::int32_t from = sends ? walker.rank : action.peer;
+    std::vector<Waiting>& mailbox = mailboxes_[to];
+    const auto other = std::find_if(mailbox.begin(), mailbox.end(), [&](const Waiting& waiting) {
+      return waiting.from == from && waiting.lane == action.lane && waiting.kind != action.kind;
+    });
+    if (other == mailbox.end()) {
+      mailbox.push_back({name, from, action.lane, action.kind});
+      return;
+    }
+    const ActionName met = other->name;
+    mailbox.erase(other);
+    start(sends ? name : met, sends ? met : name);
+  }
+
+  void start(ActionName send, ActionName receive) {
+    const std::uint32_t number = new_message();
+    Message& message = messages_[number];
+    const Walker& from = walkers_[send.walker];
+    const Walker& to = walkers_[receive.walker];
+    message.send = send;
+    message.receive = receive;
+    message.bytes = from.actions[send.action].bytes;
+    message.links.clear();
+    const Workload& workload = *state_[from.call].workload;
+    const MessageCost cost = message_cost(network_, from.network_rank, to.network_rank,
+                                          workload.ring_size(from.stage_begun), message.links);
+    const HopCost& hop = network_.machine().hops[static_cast<std::size_t>(cost.hop)];
+    message.efficiency = cost.efficiency;
+    message.transfer_bytes = message.bytes * (from.begins ? 1 + hop.fill_chunks : 1);
+    message.flows = message.bytes > 0 && cost.fixed_rate <= 0;
+    result_.messages += 1;
+    result_.bytes += message.bytes;
+    const double begin = now_ + cost.head_seconds;
+    if (message.flows) {
+      queue_.push({begin, Event::Kind::kBegin, number, 0});
+      return;
+    }
+    const double seconds =
+        cost.fixed_rate > 0 ? message.transfer_bytes / (cost.fixed_rate * cost.efficiency) : 0;
+    queue_.push({begin + seconds, Event::Kind::kEnd, number, ++message.version});
+  }
+
+  std::uint32_t new_message() {
+    if (unused_.empty()) {
+      messages_.emplace_back();
+      return static_cast<std::uint32_t>(messages_.size() - 1);
+    }
+    const std::uint32_t number = unused_.back();
+    unused_.pop_back();
+    return number;
+  }
+
+  void begin_transfer(std::uint32_t number) {
+    Message& message = messages_[number];
+    message.flow = fluid_.join(message.links, message.transfer_bytes, message.efficiency, now_);
+    if (message_of_.size() <= message.flow) message_of_.resize(message.flow + 1);
+    message_of_[message.flow] = number;
+    for (const std::int32_t link : message.links) {
+      result_.link_bytes[static_cast<std::size_t>(link)] += message.bytes;
+    }
+  }
+
+  void end_transfer(std::uint32_t number) {
+    Message& message = messages_[number];
+    ++message.version;
+    if (message.flows) fluid_.leave(message.flow);
+    const ActionName send = message.send, receive = message.receive;
+    unused_.push_back(number);
+    const Walker& to = walkers_[receive.walker];
+    const double reduction = to.actions[receive.action].local_seconds * to.slow_down;
+    finish_action(send);
+    if (reduction > 0) {
+      queue_.push({now_ + reduction, Event::Kind::kAction, receive.walker, receive.action});
+    } else {
+      finish_action(receive);
+    }
+  }
+
+  void finish_action(ActionName name) {
+    Walker& walker = walkers_[name.walker];
+    const std::uint32_t next = name.action + 1;
+    if (next < walker.actions.size() && walker.actions[next].after_previous) {
+      post({name.walker, next});
+    }
+    if (--walker.open > 0) return;
+    leave_round(walker);
+    advance(name.walker);
+  }
+
+  void leave_round(Walker& walker) {
+    state_[walker.call].rounds->release(walker.next, walker.round);
+    walker.actions = {};
+    ++walker.next;
+  }
+
+  void finish(Walker& walker) {
+    time_stages(walker, static_cast<std::int32_t>(state_[walker.call].workload->stage_count()));
+    result_.finish_seconds[walker.call][walker.rank_number()] = now_;
+    result_.seconds = std::max(result_.seconds, now_);
+    ++finished_;
+  }
+
+  const Walker& peer_of(const Walker& walker, const TimedAction& action) const {
+    return walkers_[state_[walker.call].first_walker + static_cast<std::uint32_t>(action.peer)];
+  }
+
+  PathResult result() {
+    for (std::size_t c = 0; c < state_.size(); ++c) {
+      const auto& finish = result_.finish_seconds[c];
+      const auto last = std::max_element(finish.begin(), finish.end()) - finish.begin();
+      const std::size_t stages = state_[c].workload->stage_count();
+      const double* clocks = &state_[c].stage_clocks[static_cast<std::size_t>(last) * (stages + 1)];
+      std::vector<double>& seconds = result_.stage_seconds.emplace_back();
+      for (std::size_t s = 0; s < stages; ++s) seconds.push_back(clocks[s + 1] - clocks[s]);
+    }
+    return std::move(result_);
+  }
+
+  Error never_ends() const {
+    for (const std::vector<Waiting>& mailbox : mailboxes_) {
+      if (mailbox.empty()) continue;
+      const Walker& walker = walkers_[mailbox.front().name.walker];
+      const TimedAction& action = walker.actions[mailbox.front().name.action];
+      const bool sends = action.kind == Action::Kind::kSend;
+      return {ErrorKind::kInvalidArgument,
+              "schedule \"" + calls_[walker.call].schedule->algorithm + "\" never ends: rank " +
+                  std::to_string(walker.rank) +
+                  (sends ? " sends to rank " : " receives from rank ") +
+                  std::to_string(action.peer) + " on lane " + std::to_string(action.lane) +
+                  ", and nobody meets it."};
+    }
+    return {ErrorKind::kInternal, "events ran out before the ranks had finished."};
+  }
+
+  const Network& network_;
+  std::span<const SimulatedCall> calls_;
+  Fluid fluid_;
+  EventQueue queue_;
+  double now_ = 0;
+  std::vector<Call> state_;
+  std::vector<Walker> walkers_;
+  std::vector<std::vector<Waiting>> mailboxes_;  // [walker]
+  std::vector<Message> messages_;
+  std::vector<std::uint32_t> unused_;      // messages
+  std::vector<std::uint32_t> message_of_;  // [flow]
+  std::size_t finished_ = 0;
+  std::optional<Error> failure_;
+  PathResult result_;
+};
+
+}  // namespace
+
+Result<PathResult> simulate_events(const Network& network, std::span<const SimulatedCall> calls,
+                                   const SimulationOptions& options) {
+  return Events(network, calls, options).run();
+}
+
+}  // namespace farandole

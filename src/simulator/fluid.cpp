@@ -1,0 +1,112 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/fluid.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace farandole {
+
+Fluid::Fluid(const Network& network)
+    : stride_(network.route_links_max()),
+      members_(network.capacities().size()),
+      link_seen_(network.capacities().size(), 0),
+      max_min_(network.capacities()),
+      capacities_(network.capacities()) {}
+
+Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, double efficiency,
+                        double now) {
+  Flow flow = 0;
+  if (unused_.empty()) {
+    flow = static_cast<Flow>(flows_.size());
+    flows_.emplace_back();
+    links_.resize(links_.size() + stride_);
+    places_.resize(places_.size() + stride_);
+  } else {
+    flow = unused_.back();
+    unused_.pop_back();
+  }
+  flows_[flow] = {bytes, 0, now, efficiency, static_cast<std::uint32_t>(links.size()), 0};
+  for (std::uint32_t i = 0; i < links.size(); ++i) {
+    std::vector<Member>& members = members_[static_cast<std::size_t>(links[i])];
+    links_of(flow)[i] = links[i];
+    places_of(flow)[i] = static_cast<std::uint32_t>(members.size());
+    members.push_back({flow, i});
+    touched_.push_back(links[i]);
+  }
+  return flow;
+}
+
+void Fluid::leave(Flow flow) {
+  for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) {
+    const std::int32_t link = links_of(flow)[i];
+    std::vector<Member>& members = members_[static_cast<std::size_t>(link)];
+    const std::uint32_t place = places_of(flow)[i];
+    const Member moved = members.back();
+    members[place] = moved;
+    places_of(moved.flow)[moved.which] = place;
+    members.pop_back();
+    if (!members.empty()) touched_.push_back(link);
+  }
+  unused_.push_back(flow);
+}
+
+const std::vector<Fluid::End>& Fluid::settle(double now) {
+  ends_.clear();
+  ++round_;
+  for (const std::int32_t link : touched_) {
+    if (link_seen_[static_cast<std::size_t>(link)] == round_) continue;
+    together_.clear();
+    collect(link);
+    for (std::size_t i = 0; i < together_.size(); ++i) visit(together_[i]);
+    share(now);
+  }
+  touched_.clear();
+  return ends_;
+}
+
+void Fluid::collect(std::int32_t link) {
+  const auto l = static_cast<std::size_t>(link);
+  if (link_seen_[l] == round_) return;
+  link_seen_[l] = round_;
+  for (const Member& member : members_[l]) {
+    if (flows_[member.flow].seen == round_) continue;
+    flows_[member.flow].seen = round_;
+    together_.push_back(member.flow);
+  }
+}
+
+void Fluid::visit(Flow flow) {
+  for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) collect(links_of(flow)[i]);
+}
+
+void Fluid::share(double now) {
+  if (together_.size() == 1) {
+    const Flow alone = together_[0];
+    double rate = std::numeric_limits<double>::infinity();
+    for (std::uint32_t i = 0; i < flows_[alone].link_count; ++i) {
+      rate = std::min(rate, capacities_[static_cast<std::size_t>(links_of(alone)[i])]);
+    }
+    rates_.assign(1, rate);
+  } else {
+    together_links_.clear();
+    for (const Flow flow : together_) {
+      const std::int32_t* links = links_of(flow);
+      together_links_.links.insert(together_links_.links.end(), links,
+                                   links + flows_[flow].link_count);
+      together_links_.close_flow();
+    }
+    max_min_.solve(together_links_, rates_);
+  }
+  for (std::size_t i = 0; i < together_.size(); ++i) {
+    State& state = flows_[together_[i]];
+    const double rate = rates_[i] * state.efficiency;
+    if (rate == state.rate) continue;  // the same computation, so the same bits, or a new rate
+    state.left = std::max(0.0, state.left - state.rate * (now - state.since));
+    state.since = now;
+    state.rate = rate;
+    ends_.push_back({together_[i], now + state.left / rate});
+  }
+}
+
+}  // namespace farandole

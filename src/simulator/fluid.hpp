@@ -1,0 +1,67 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "model/max_min.hpp"
+#include "model/network.hpp"
+
+namespace farandole {
+
+/// Messages on the wires: what is left of each, and how fast it goes. When some join or leave, only
+/// those that they share links with, over any number of others, are looked at.
+///
+/// Threads   one at a time.
+class Fluid {
+ public:
+  using Flow = std::uint32_t;
+  /// A flow whose end has moved.
+  struct End {
+    Flow flow;
+    double time;
+  };
+
+  explicit Fluid(const Network& network);
+  /// Begins to move `bytes` over `links`; efficiency: share of its rate that arrives.
+  Flow join(const std::vector<std::int32_t>& links, double bytes, double efficiency, double now);
+  /// Takes off a flow that has ended.
+  void leave(Flow flow);
+  /// Shares links anew after some have joined or left. Ends that are the same stay unsaid.
+  const std::vector<End>& settle(double now);
+
+ private:
+  struct State {
+    double left = 0, rate = 0, since = 0;  // bytes, bytes per second that arrive, seconds
+    double efficiency = 1;
+    std::uint32_t link_count = 0, seen = 0;
+  };
+  std::int32_t* links_of(Flow flow) { return &links_[flow * stride_]; }
+  std::uint32_t* places_of(Flow flow) { return &places_[flow * stride_]; }
+  void collect(std::int32_t link);
+  void visit(Flow flow);
+  void share(double now);
+
+  const std::size_t stride_;  // links of a flow at most
+  std::vector<State> flows_;
+  std::vector<std::int32_t> links_;    // [flow][stride]
+  std::vector<std::uint32_t> places_;  // [flow][stride]: where it is among the link's flows
+  struct Member {
+    Flow flow;
+    std::uint32_t which;  // of its links
+  };
+  std::vector<std::vector<Member>> members_;  // [link]
+  std::vector<Flow> unused_;
+  std::vector<std::int32_t> touched_;     // links whose flows have changed
+  std::vector<std::uint32_t> link_seen_;  // [link]: in which settling
+  std::uint32_t round_ = 0;
+  MaxMin max_min_;
+  std::span<const double> capacities_;
+  std::vector<Flow> together_;  // that share links
+  FlowLinks together_links_;
+  std::vector<double> rates_;
+  std::vector<End> ends_;
+};
+
+}  // namespace farandole

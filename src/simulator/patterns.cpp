@@ -1,0 +1,84 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/patterns.hpp"
+
+#include <numeric>
+
+#include "simulator/disjoint_sets.hpp"
+
+namespace farandole {
+namespace {
+
+constexpr std::size_t kKeptLinksMax = std::size_t{1} << 23;
+
+// Source: FNV-1a, on words instead of bytes.
+std::uint64_t hash_of(const std::vector<Pattern::Pair>& pairs) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const Pattern::Pair& pair : pairs) {
+    const auto from = static_cast<std::uint64_t>(static_cast<std::uint32_t>(pair.from));
+    hash = (hash ^ (from << 32 | static_cast<std::uint32_t>(pair.to))) * 0x100000001b3U;
+    hash ^= hash >> 29;
+  }
+  return hash;
+}
+
+}  // namespace
+
+PatternTable::PatternTable(const Network& network)
+    : network_(network),
+      max_min_(network.capacities()),
+      flow_on_(network.capacities().size(), -1) {}
+
+std::shared_ptr<const Pattern> PatternTable::find(const std::vector<Pattern::Pair>& pairs) {
+  const std::uint64_t hash = hash_of(pairs);
+  if (const auto known = by_hash_.find(hash); known != by_hash_.end()) {
+    for (const auto& pattern : known->second) {
+      if (pattern->pairs == pairs) return pattern;
+    }
+  }
+  std::shared_ptr<Pattern> solved = solve(pairs);
+  kept_links_ += solved->links.links.size();
+  if (kept_links_ > kKeptLinksMax) {
+    by_hash_.clear();
+    kept_links_ = solved->links.links.size();
+  }
+  by_hash_[hash].push_back(solved);
+  return solved;
+}
+
+std::shared_ptr<Pattern> PatternTable::solve(const std::vector<Pattern::Pair>& pairs) {
+  auto pattern = std::make_shared<Pattern>();
+  pattern->pairs = pairs;
+  for (const Pattern::Pair& pair : pairs) {
+    network_.route(pair.from, pair.to, pattern->links.links);
+    pattern->links.close_flow();
+  }
+  max_min_.solve(pattern->links, pattern->rates);
+  group(*pattern);
+  return pattern;
+}
+
+void PatternTable::group(Pattern& pattern) {
+  const std::size_t count = pattern.pairs.size();
+  DisjointSets sets(count);
+  for (std::size_t flow = 0; flow < count; ++flow) {
+    for (const std::int32_t link : pattern.links.of(flow)) {
+      std::int32_t& other = flow_on_[static_cast<std::size_t>(link)];
+      if (other >= 0)
+        sets.join(static_cast<std::uint32_t>(flow), static_cast<std::uint32_t>(other));
+      other = static_cast<std::int32_t>(flow);
+    }
+  }
+  for (const std::int32_t link : pattern.links.links) flow_on_[static_cast<std::size_t>(link)] = -1;
+  std::vector<std::int32_t> size(count, 0), number(count, -1);
+  for (std::uint32_t flow = 0; flow < count; ++flow) ++size[sets.find(flow)];
+  pattern.groups.assign(count, -1);
+  for (std::uint32_t flow = 0; flow < count; ++flow) {
+    const std::uint32_t set = sets.find(flow);
+    if (size[set] == 1) continue;
+    if (number[set] < 0) number[set] = static_cast<std::int32_t>(pattern.group_count++);
+    pattern.groups[flow] = number[set];
+  }
+}
+
+}  // namespace farandole

@@ -1,0 +1,157 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "simulator/simulate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+
+#include "simulator/events.hpp"
+#include "simulator/patterns.hpp"
+#include "simulator/rounds.hpp"
+
+namespace farandole {
+namespace {
+
+// Above, an estimate is better than a long wait.
+constexpr std::int64_t kAutoMessagesMax = 1'000'000;
+
+Error invalid(const std::string& what) {
+  return {ErrorKind::kInvalidArgument, what};
+}
+
+bool is_time(double seconds) {
+  return std::isfinite(seconds) && seconds >= 0;
+}
+
+Result<void> check(const SimulatedCall& call, const Network& network) {
+  if (call.schedule == nullptr) return invalid("argument 'schedule' is missing.");
+  const auto p = static_cast<std::size_t>(call.schedule->rank_count);
+  const auto places = static_cast<std::size_t>(network.rank_count());
+  if (!is_time(call.bytes)) {
+    return invalid("argument 'bytes' is " + std::to_string(call.bytes) +
+                   ", allowed is a finite number from 0 on.");
+  }
+  if (call.ranks.empty() ? p > places : call.ranks.size() != p) {
+    return invalid("argument 'ranks' names " +
+                   std::to_string(call.ranks.empty() ? places : call.ranks.size()) +
+                   " ranks, the schedule has " + std::to_string(p) + ".");
+  }
+  std::vector<std::int32_t> sorted = call.ranks;
+  std::sort(sorted.begin(), sorted.end());
+  const bool twice = std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end();
+  if (!sorted.empty() && (twice || sorted.front() < 0 || sorted.back() >= network.rank_count())) {
+    return invalid("argument 'ranks' must name each rank once, from 0 to " +
+                   std::to_string(places - 1) + ".");
+  }
+  const auto& starts = call.start_seconds;
+  if (!starts.empty() &&
+      (starts.size() != p || !std::all_of(starts.begin(), starts.end(), is_time))) {
+    return invalid("argument 'start_seconds' holds " + std::to_string(starts.size()) +
+                   " times, allowed are " + std::to_string(p) + " finite ones from 0 on.");
+  }
+  return {};
+}
+
+Result<void> check(const SimulationOptions& options, const Network& network) {
+  const auto& slow = options.slow_down;
+  const auto p = static_cast<std::size_t>(network.rank_count());
+  if (slow.empty() || (slow.size() == p && std::all_of(slow.begin(), slow.end(), is_time))) {
+    return {};
+  }
+  return invalid("argument 'slow_down' holds " + std::to_string(slow.size()) +
+                 " factors, allowed are " + std::to_string(p) + " finite ones from 0 on.");
+}
+
+std::vector<Simulation::LinkUse> busiest(const Network& network, const PathResult& result,
+                                         std::size_t count) {
+  std::vector<std::int32_t> links(result.link_bytes.size());
+  std::iota(links.begin(), links.end(), 0);
+  const auto share = [&](std::int32_t link) {
+    const auto l = static_cast<std::size_t>(link);
+    const double room = network.capacities()[l] * result.seconds;
+    return room > 0 ? result.link_bytes[l] / room : 0.0;
+  };
+  const auto end = links.begin() + std::min(std::ssize(links), static_cast<std::ptrdiff_t>(count));
+  std::partial_sort(links.begin(), end, links.end(), [&](std::int32_t a, std::int32_t b) {
+    return share(a) != share(b) ? share(a) > share(b) : a < b;
+  });
+  std::vector<Simulation::LinkUse> uses;
+  for (auto link = links.begin(); link != end && share(*link) > 0; ++link) {
+    uses.push_back({network.link_name(*link), result.link_bytes[static_cast<std::size_t>(*link)],
+                    share(*link)});
+  }
+  return uses;
+}
+
+std::string stage_name(const Schedule& schedule, std::size_t stage) {
+  return schedule.stages.empty() ? schedule.algorithm : schedule.stages[stage].name;
+}
+
+}  // namespace
+
+struct Simulator::State {
+  explicit State(Network given) : network(std::move(given)), patterns(network) {}
+
+  Result<PathResult> run(std::span<const SimulatedCall> calls, const SimulationOptions& options,
+                         SimulationPath& taken);
+
+  Network network;
+  PatternTable patterns;
+  std::mutex running;
+};
+
+Result<PathResult> Simulator::State::run(std::span<const SimulatedCall> calls,
+                                         const SimulationOptions& options, SimulationPath& taken) {
+  if (options.path != SimulationPath::kEvents) {
+    taken = SimulationPath::kRounds;
+    Result<PathResult> result = calls.size() == 1
+                                    ? simulate_rounds(network, patterns, calls[0], options)
+                                    : Error{ErrorKind::kUnsupported,
+                                            "argument 'path' is \"rounds\", which times one call; "
+                                            "for several there is \"events\"."};
+    const bool stands = result ? result->exact || result->messages > kAutoMessagesMax
+                               : result.error().kind != ErrorKind::kUnsupported;
+    if (stands || options.path == SimulationPath::kRounds) return result;
+  }
+  taken = SimulationPath::kEvents;
+  return simulate_events(network, calls, options);
+}
+
+Simulator::Simulator(Network network) : state_(std::make_unique<State>(std::move(network))) {}
+Simulator::Simulator(Simulator&&) noexcept = default;
+Simulator& Simulator::operator=(Simulator&&) noexcept = default;
+Simulator::~Simulator() = default;
+
+const Network& Simulator::network() const {
+  return state_->network;
+}
+
+Result<Simulation> Simulator::run(std::span<const SimulatedCall> calls,
+                                  const SimulationOptions& options) {
+  if (calls.empty()) return invalid("argument 'calls' is empty, allowed is 1 call or more.");
+  for (const SimulatedCall& call : calls) {
+    if (auto checked = check(call, network()); !checked) return std::move(checked).error();
+  }
+  if (auto checked = check(options, network()); !checked) return std::move(checked).error();
+  const std::lock_guard lock(state_->running);
+  Simulation simulation;
+  auto result = state_->run(calls, options, simulation.path);
+  if (!result) return std::move(result).error();
+  simulation.seconds = result->seconds;
+  simulation.exact = result->exact;
+  simulation.messages = result->messages;
+  simulation.bytes = result->bytes;
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    for (std::size_t s = 0; s < result->stage_seconds[c].size(); ++s) {
+      simulation.stages.push_back(
+          {c, stage_name(*calls[c].schedule, s), result->stage_seconds[c][s]});
+    }
+  }
+  simulation.busiest = busiest(network(), *result, options.busiest_links);
+  simulation.finish_seconds = std::move(result->finish_seconds);
+  return simulation;
+}
+
+}  // namespace farandole

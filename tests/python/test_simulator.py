@@ -1,0 +1,91 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules timed on a machine, from Python. The model's own tests are in tests/unit/simulator."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from farandole import _native
+from farandole.errors import InvalidArgumentError, UnsupportedError
+
+ALPHA, RATE, BYTES = 5e-6, 1e10, 1e6
+
+
+def crossbar(hosts: int) -> _native.Machine:
+    return _native.Machine(
+        name="crossbar",
+        nodes=[("gpu", "gpu"), ("nic", "nic")],
+        links=[(0, 1, 1e18, False, 0.0)],
+        devices=[0],
+        nic_of=[1],
+        hosts=hosts,
+        nic_bytes_per_second=RATE,
+        hops={"rack": {"alpha": ALPHA}},
+    )
+
+
+@pytest.mark.parametrize("path", ["auto", "events", "rounds"])
+def test_a_ring_takes_what_its_formula_says(path: str) -> None:
+    schedule = _native.Schedule.build("allreduce", "ring", 8)
+    result = _native.simulate_schedule(crossbar(8), schedule, BYTES, path=path)
+    assert result["seconds"] == pytest.approx(14 * (ALPHA + BYTES / 8 / RATE), rel=1e-9)
+    assert result["exact"]
+    assert result["path"] == ("events" if path == "events" else "rounds")
+    assert result["messages"] == 8 * 14
+    assert result["bytes"] == pytest.approx(14 * BYTES)
+    assert [stage["name"] for stage in result["stages"]] == ["ring"]
+    assert result["busiest"][0]["name"].startswith("host 0: ")
+
+
+def test_calls_overlap_on_places_of_their_own() -> None:
+    simulator = _native.Simulator(crossbar(8), 4, placement=[(6, 0), (1, 0), (3, 0), (4, 0)])
+    pair = _native.Schedule.build("broadcast", "binomial", 2)
+    result = simulator.run(
+        [(pair, BYTES, [0, 1], []), (pair, BYTES, [0, 2], [0.0, 1e-3])], finish=True
+    )
+    assert result["path"] == "events"
+    first, second = result["finish_seconds"]
+    assert first == pytest.approx([ALPHA + BYTES / RATE] * 2)
+    assert second == pytest.approx([1e-3 + ALPHA + BYTES / RATE] * 2)
+    assert {link["name"].split(":")[0] for link in result["busiest"]} == {
+        "host 6",
+        "host 1",
+        "host 3",
+    }
+
+
+def test_errors_name_the_argument() -> None:
+    ring = _native.Schedule.build("allreduce", "ring", 4)
+    with pytest.raises(InvalidArgumentError, match="'path' is 'fast', allowed are auto, events"):
+        _native.simulate_schedule(crossbar(4), ring, BYTES, path="fast")
+    with pytest.raises(InvalidArgumentError, match="'routing' is 'none'"):
+        _native.simulate_schedule(crossbar(4), ring, BYTES, routing="none")
+    with pytest.raises(InvalidArgumentError, match="'rank_count' is 4"):
+        _native.simulate_schedule(crossbar(3), ring, BYTES)
+    with pytest.raises(InvalidArgumentError, match="'placement' names 1 places"):
+        _native.Simulator(crossbar(4), 4, placement=[(0, 0)])
+    simulator = _native.Simulator(crossbar(4), 4)
+    with pytest.raises(InvalidArgumentError, match="'bytes' is -1"):
+        simulator.run([(ring, -1, [], [])])
+    with pytest.raises(UnsupportedError, match="several"):
+        simulator.run([(ring, BYTES, [], [])] * 2, path="rounds")
+
+
+def test_other_threads_run_meanwhile() -> None:
+    simulator = _native.Simulator(crossbar(512), 512)
+    schedule = _native.Schedule.build("allreduce", "ring", 512)
+    done = threading.Event()
+    thread = threading.Thread(
+        target=lambda: (simulator.run([(schedule, BYTES, [], [])], path="events"), done.set())
+    )
+    thread.start()
+    turns = 0
+    while not done.is_set():
+        time.sleep(1e-4)
+        turns += 1
+    thread.join()
+    assert turns > 3  # half a million messages without the GIL
