@@ -59,7 +59,7 @@ bool always(P) {
   return true;
 }
 
-// shared/spec/algorithms.md in the terms of docs/algorithms.md, gamma = 0.
+// The costs of docs/algorithms.md, without reductions.
 const Form kForms[] = {
     {Collective::kAllreduce, "ring", [](P p) { return 2 * number(p - 1); },
      [](P p) { return 2 * share(p); }, always},
