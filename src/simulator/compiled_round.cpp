@@ -239,6 +239,10 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
   } else if (bytes > 0) {
     wave.flows.push_back(static_cast<std::uint32_t>(wave.messages.size()));
   }
+  if (wave.messages.empty()) {
+    const auto p = static_cast<std::size_t>(workload_.rank_count());
+    wave.messages.reserve(std::min(p, draft.rank.size() / 2));
+  }
   wave.messages.push_back(message);
 }
 

@@ -21,23 +21,45 @@ struct Event {
 };
 
 /// Events, the earliest first; of those at one time, in any order that is always the same.
+///
+/// Memory    a heap whose nodes have four children: half as deep as one with two, so that half as
+///           many cache lines are touched.
 class EventQueue {
  public:
   bool empty() const { return heap_.empty(); }
   double next_time() const { return heap_.front().time; }
+
   void push(const Event& event) {
+    std::size_t at = heap_.size();
     heap_.push_back(event);
-    std::push_heap(heap_.begin(), heap_.end(), later);
+    for (; at > 0; at = (at - 1) / 4) {
+      const Event& parent = heap_[(at - 1) / 4];
+      if (parent.time <= event.time) break;
+      heap_[at] = parent;
+    }
+    heap_[at] = event;
   }
+
   Event pop() {
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    const Event event = heap_.back();
+    const Event first = heap_.front(), last = heap_.back();
     heap_.pop_back();
-    return event;
+    const std::size_t size = heap_.size();
+    if (size == 0) return first;
+    std::size_t at = 0;
+    for (std::size_t child = 1; child < size; child = 4 * at + 1) {
+      const std::size_t end = std::min(child + 4, size);
+      for (std::size_t other = child + 1; other < end; ++other) {
+        if (heap_[other].time < heap_[child].time) child = other;
+      }
+      if (heap_[child].time >= last.time) break;
+      heap_[at] = heap_[child];
+      at = child;
+    }
+    heap_[at] = last;
+    return first;
   }
 
  private:
-  static bool later(const Event& a, const Event& b) { return a.time > b.time; }
   std::vector<Event> heap_;
 };
 

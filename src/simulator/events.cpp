@@ -3,7 +3,6 @@
 #include "simulator/events.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 
 #include "simulator/event_queue.hpp"

@@ -9,7 +9,7 @@ namespace farandole {
 
 Fluid::Fluid(const Network& network)
     : stride_(network.route_links_max()),
-      members_(network.capacities().size()),
+      members_(network.capacities().size(), kNone),
       link_seen_(network.capacities().size(), 0),
       max_min_(network.capacities()),
       capacities_(network.capacities()) {}
@@ -20,7 +20,6 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
   if (unused_.empty()) {
     flow = static_cast<Flow>(flows_.size());
     flows_.emplace_back();
-    links_.resize(links_.size() + stride_);
     places_.resize(places_.size() + stride_);
   } else {
     flow = unused_.back();
@@ -28,10 +27,11 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
   }
   flows_[flow] = {bytes, 0, now, efficiency, static_cast<std::uint32_t>(links.size()), 0};
   for (std::uint32_t i = 0; i < links.size(); ++i) {
-    std::vector<Member>& members = members_[static_cast<std::size_t>(links[i])];
-    links_of(flow)[i] = links[i];
-    places_of(flow)[i] = static_cast<std::uint32_t>(members.size());
-    members.push_back({flow, i});
+    Member& first = members_[static_cast<std::size_t>(links[i])];
+    const auto member = static_cast<Member>(flow * stride_ + i);
+    places_[member] = {links[i], kNone, first};
+    if (first != kNone) places_[first].before = member;
+    first = member;
     touched_.push_back(links[i]);
   }
   return flow;
@@ -39,14 +39,11 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
 
 void Fluid::leave(Flow flow) {
   for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) {
-    const std::int32_t link = links_of(flow)[i];
-    std::vector<Member>& members = members_[static_cast<std::size_t>(link)];
-    const std::uint32_t place = places_of(flow)[i];
-    const Member moved = members.back();
-    members[place] = moved;
-    places_of(moved.flow)[moved.which] = place;
-    members.pop_back();
-    if (!members.empty()) touched_.push_back(link);
+    const Place place = places_of(flow)[i];
+    Member& first = members_[static_cast<std::size_t>(place.link)];
+    (place.before == kNone ? first : places_[place.before].after) = place.after;
+    if (place.after != kNone) places_[place.after].before = place.before;
+    if (first != kNone) touched_.push_back(place.link);
   }
   unused_.push_back(flow);
 }
@@ -69,15 +66,16 @@ void Fluid::collect(std::int32_t link) {
   const auto l = static_cast<std::size_t>(link);
   if (link_seen_[l] == round_) return;
   link_seen_[l] = round_;
-  for (const Member& member : members_[l]) {
-    if (flows_[member.flow].seen == round_) continue;
-    flows_[member.flow].seen = round_;
-    together_.push_back(member.flow);
+  for (Member member = members_[l]; member != kNone; member = places_[member].after) {
+    const auto flow = static_cast<Flow>(member / stride_);
+    if (flows_[flow].seen == round_) continue;
+    flows_[flow].seen = round_;
+    together_.push_back(flow);
   }
 }
 
 void Fluid::visit(Flow flow) {
-  for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) collect(links_of(flow)[i]);
+  for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) collect(places_of(flow)[i].link);
 }
 
 void Fluid::share(double now) {
@@ -85,15 +83,15 @@ void Fluid::share(double now) {
     const Flow alone = together_[0];
     double rate = std::numeric_limits<double>::infinity();
     for (std::uint32_t i = 0; i < flows_[alone].link_count; ++i) {
-      rate = std::min(rate, capacities_[static_cast<std::size_t>(links_of(alone)[i])]);
+      rate = std::min(rate, capacities_[static_cast<std::size_t>(places_of(alone)[i].link)]);
     }
     rates_.assign(1, rate);
   } else {
     together_links_.clear();
     for (const Flow flow : together_) {
-      const std::int32_t* links = links_of(flow);
-      together_links_.links.insert(together_links_.links.end(), links,
-                                   links + flows_[flow].link_count);
+      for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) {
+        together_links_.links.push_back(places_of(flow)[i].link);
+      }
       together_links_.close_flow();
     }
     max_min_.solve(together_links_, rates_);

@@ -37,21 +37,22 @@ class Fluid {
     double efficiency = 1;
     std::uint32_t link_count = 0, seen = 0;
   };
-  std::int32_t* links_of(Flow flow) { return &links_[flow * stride_]; }
-  std::uint32_t* places_of(Flow flow) { return &places_[flow * stride_]; }
+  // One flow on one link: numbered flow * stride + which of its links.
+  using Member = std::uint32_t;
+  static constexpr Member kNone = 0xffffffff;
+  struct Place {
+    std::int32_t link = 0;
+    Member before = kNone, after = kNone;  // among the link's members
+  };
+  Place* places_of(Flow flow) { return &places_[flow * stride_]; }
   void collect(std::int32_t link);
   void visit(Flow flow);
   void share(double now);
 
   const std::size_t stride_;  // links of a flow at most
   std::vector<State> flows_;
-  std::vector<std::int32_t> links_;    // [flow][stride]
-  std::vector<std::uint32_t> places_;  // [flow][stride]: where it is among the link's flows
-  struct Member {
-    Flow flow;
-    std::uint32_t which;  // of its links
-  };
-  std::vector<std::vector<Member>> members_;  // [link]
+  std::vector<Place> places_;    // [member]
+  std::vector<Member> members_;  // [link]: the first
   std::vector<Flow> unused_;
   std::vector<std::int32_t> touched_;     // links whose flows have changed
   std::vector<std::uint32_t> link_seen_;  // [link]: in which settling

@@ -44,11 +44,6 @@ std::int32_t stage_of(const Item& item) {
 
 }  // namespace
 
-struct Workload::Written {
-  std::vector<std::int32_t> ranks;  // positions, ascending
-  std::vector<TimedAction> actions;
-};
-
 Workload::Workload(const Schedule& schedule, double bytes, const Machine& machine)
     : schedule_(schedule),
       chunk_bytes_(schedule.chunk_count > 0 ? bytes / static_cast<double>(schedule.chunk_count)
@@ -134,16 +129,18 @@ double Workload::seconds_of(const Action& action, double bytes) const {
 }
 
 Result<TimedRound> Workload::round(const Instruction& instruction, const Counters& counters) {
-  std::vector<Written> written(instruction.round->actions.size());
-  for (std::size_t i = 0; i < written.size(); ++i) {
-    const Action& action = instruction.round->actions[i];
-    Written& into = written[i];
+  const std::vector<Action>& actions = instruction.round->actions;
+  if (written_.size() < actions.size()) written_.resize(actions.size());
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
+    Written& into = written_[i];
+    into.actions.clear();
     into.ranks.resize(static_cast<std::size_t>(rank_count()));
     std::iota(into.ranks.begin(), into.ranks.end(), 0);
     if (!keep_if(action.when, counters, into.ranks)) continue;
     if (auto result = write(action, counters, into); !result) return std::move(result).error();
   }
-  return gathered(*instruction.round, written);
+  return gathered(*instruction.round);
 }
 
 // Leaves the ranks at which all guards hold; false if there are none.
@@ -198,7 +195,8 @@ Result<void> Workload::write(const Action& action, const Counters& counters, Wri
 
 // From actions over ranks to ranks over actions. An action stays joined to the one before it when
 // those between them, all joined, do not take part.
-TimedRound Workload::gathered(const Round& round, const std::vector<Written>& written) const {
+TimedRound Workload::gathered(const Round& round) const {
+  const std::span written(written_.data(), round.actions.size());
   const auto p = static_cast<std::size_t>(rank_count());
   const auto rank_at = [&](std::int32_t position) {
     const auto at = static_cast<std::size_t>(position);

@@ -76,7 +76,11 @@ class Workload {
   Result<TimedRound> round(const Instruction& instruction, const Counters& counters);
 
  private:
-  struct Written;  // one action, at the ranks that take part in it
+  // One action, at the ranks that take part in it.
+  struct Written {
+    std::vector<std::int32_t> ranks;  // positions, ascending
+    std::vector<TimedAction> actions;
+  };
   void lower(const std::vector<Item>& items, std::int32_t depth);
   void add_local(double seconds, std::int32_t stage);
   std::optional<double> local_seconds(const Round& round) const;
@@ -85,13 +89,14 @@ class Workload {
   bool keep_if(const std::vector<Guard>& when, const Counters& counters,
                std::vector<std::int32_t>& ranks);
   Result<void> write(const Action& action, const Counters& counters, Written& into);
-  TimedRound gathered(const Round& round, const std::vector<Written>& written) const;
+  TimedRound gathered(const Round& round) const;
 
   const Schedule& schedule_;
   double chunk_bytes_;
   double copy_seconds_, reduce_seconds_;  // per byte
   std::vector<Instruction> instructions_;
   Columns columns_;
+  std::vector<Written> written_;  // of one round, [action]; longer ones are kept for the next
 };
 
 }  // namespace farandole

@@ -59,7 +59,7 @@ bool always(P) {
   return true;
 }
 
-// shared/spec/algorithms.md in the terms of docs/algorithms.md, gamma = 0.
+// The costs of docs/algorithms.md, without reductions.
 const Form kForms[] = {
     {Collective::kAllreduce, "ring", [](P p) { return 2 * number(p - 1); },
      [](P p) { return 2 * share(p); }, always},
@@ -70,6 +70,9 @@ const Form kForms[] = {
     {Collective::kAllreduce, "reduce_broadcast:radix=2",
      [](P p) { return 2 * rounds_of_doubling(p); }, [](P p) { return 2 * rounds_of_doubling(p); },
      always},
+    // A rank reduces what it receives in one order, so one message after the other.
+    {Collective::kAllreduce, "direct", number, [](P p) { return 2 * share(p); }, always},
+    {Collective::kAlltoall, "direct", [](P) { return 1.0; }, share, always},
     {Collective::kBroadcast, "direct", [](P p) { return number(p - 1); },
      [](P p) { return number(p - 1); }, always},
     {Collective::kReduce, "direct", [](P p) { return number(p - 1); },
