@@ -140,7 +140,8 @@ void bind_planner(nb::module_& module) {
   module.def("predict", &predict_one, "machine"_a, "collective"_a, "algorithm"_a, "bytes"_a,
              "rank_count"_a, "ranks_per_host"_a = 0);
   module.def("factorizations", &factorizations, "number"_a, "factor_max"_a = 0);
-  module.def("default_machine", &default_machine, "ranks_per_host"_a, "hosts"_a, "shared_memory"_a);
+  module.def("default_machine", &default_machine, "ranks_per_host"_a, "hosts"_a, "shared_memory"_a,
+             "cores"_a = 0);
   module.def("check_tuning", &checked_tuning, "text"_a, "file"_a);
 }
 

@@ -366,7 +366,9 @@ def predict(
     """One algorithm, as in `plan`."""
 
 def factorizations(number: int, factor_max: int = 0) -> list[list[int]]: ...
-def default_machine(ranks_per_host: int, hosts: int, shared_memory: bool) -> Machine: ...
+def default_machine(
+    ranks_per_host: int, hosts: int, shared_memory: bool, cores: int = 0
+) -> Machine: ...
 def check_tuning(text: str, file: str) -> str:
     """The text of a tuning file, rewritten one line per entry."""
 

@@ -116,9 +116,9 @@ PlanTable& choices_of(CommunicatorState& state) {
   const Placement placement{ranks, spread.ranks_per_host_max, !spread.in_blocks};
   const GroupShape shape{ranks, spread.hosts, spread.hosts == 1 && shared_memory};
   const std::lock_guard lock(context.machine_mutex);
-  Machine machine = context.machine
-                        ? *context.machine
-                        : default_machine(spread.ranks_per_host_max, spread.hosts, shared_memory);
+  Machine machine = context.machine ? *context.machine
+                                    : default_machine(spread.ranks_per_host_max, spread.hosts,
+                                                      shared_memory, context.cores);
   state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.tuning);
   return *state.choices;
 }

@@ -1,7 +1,9 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <charconv>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "base/settings.hpp"
@@ -36,12 +38,16 @@ Result<void> rendezvous(ContextState& state) {
     auto tuning = read_tuning_file();
     if (!tuning) return tuning.error();
     if (!tuning->empty()) cards->emplace(kTuningCard, *std::move(tuning));
+    cards->emplace(kCoresCard, std::to_string(usable_cores()));
   }
   auto session = Session::start(state.job, *std::move(cards), std::move(events));
   if (!session) return session.error();
   state.session = *std::move(session);
   state.members = state.session->members();
   const auto& published = state.members.front().cards;
+  if (const auto cores = published.find(kCoresCard); cores != published.end()) {
+    std::from_chars(cores->second.data(), cores->second.data() + cores->second.size(), state.cores);
+  }
   const auto tuning = published.find(kTuningCard);
   return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state);
 }

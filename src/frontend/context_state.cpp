@@ -19,13 +19,6 @@ constexpr auto kPause = std::chrono::microseconds(5);
 constexpr auto kSpinOwnCore = std::chrono::microseconds(100);
 constexpr auto kSpinSharedCore = std::chrono::microseconds(400);
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
 Result<std::chrono::milliseconds> seconds_setting(std::string_view name) {
   auto seconds = number_setting(name);
   if (!seconds) return seconds.error();
@@ -142,6 +135,13 @@ Result<void> read_settings(ContextState& state) {
   if (!state.algorithm.empty()) return {};
   return Error{ErrorKind::kInvalidArgument,
                "FARANDOLE_ALGORITHM is '" + *algorithm + "', allowed is auto" + known + "."};
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
 }
 
 Result<EngineOptions> engine_options(const ContextState& state) {

@@ -73,6 +73,7 @@ struct ContextState {
   TuningTable tuning;              // of rank 0's FARANDOLE_TUNING
   std::mutex machine_mutex;
   std::unique_ptr<const Machine> machine;  // set_machine(); none: planner/default_machine.hpp
+  std::int64_t cores = 0;  // that rank 0 may use; 0: unknown. Planning takes it for every host's
   std::chrono::milliseconds operation_timeout{0};
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
@@ -160,6 +161,9 @@ std::string describe(const Signature& signature);
 /// Settings that every context reads; what a call without its own wishes gets. Errors:
 /// kInvalidArgument naming the variable.
 Result<void> read_settings(ContextState& state);
+
+/// Cores that this process may run on.
+int usable_cores();
 
 /// Ranks, cores and FARANDOLE_SPIN decide how a wait spins. Errors as above.
 Result<EngineOptions> engine_options(const ContextState& state);

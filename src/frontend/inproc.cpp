@@ -58,6 +58,7 @@ Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool
   auto tuning = read_tuning_file();
   if (!tuning) return tuning.error();
   if (auto adopted = adopt_tuning(*tuning, *state); !adopted) return adopted.error();
+  state->cores = usable_cores();
   state->peer_memory = peer_memory;
   return state;
 }

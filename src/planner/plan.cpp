@@ -89,11 +89,13 @@ std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
 
 const Candidate& choose(const std::vector<Candidate>& candidates) {
   const double limit = candidates.front().seconds * kAsFast;
+  const Candidate* flat = nullptr;
   for (const Candidate& candidate : candidates) {
     if (candidate.seconds > limit) break;
-    if (candidate.spec.find("layers=") == std::string::npos) return candidate;
+    if (candidate.spec == "direct") return candidate;
+    if (flat == nullptr && candidate.spec.find("layers=") == std::string::npos) flat = &candidate;
   }
-  return candidates.front();
+  return flat != nullptr ? *flat : candidates.front();
 }
 
 }  // namespace farandole

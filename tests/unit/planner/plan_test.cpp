@@ -51,6 +51,17 @@ TEST(Plan, NamesWhatExistsFastestFirst) {
   }
 }
 
+// Goal: ranks that share cores take fewer rounds, since each is a change of who runs.
+TEST(Plan, SharedCoresPayForRounds) {
+  const auto broadcast = [](std::int64_t cores) {
+    Levels levels(default_machine(4, 1, true, cores), {.rank_count = 4, .ranks_per_host = 4});
+    return choose(plan(Collective::kBroadcast, 256 * kKiB, levels)).spec;
+  };
+  EXPECT_EQ(broadcast(4), broadcast(0));
+  EXPECT_EQ(broadcast(4).substr(0, 18), "double_binary_tree");
+  EXPECT_EQ(broadcast(2), "binomial");
+}
+
 // Goal: few steps for short messages, few bytes for long ones, reading in place where possible.
 TEST(Plan, FollowsSizeAndMemory) {
   const auto allreduce = [](double bytes, std::int64_t hosts, bool shared_memory) {
