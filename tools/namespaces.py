@@ -55,11 +55,8 @@ class Hosts:
             for host in range(self.count):
                 self.connect(host, net)
                 if self.megabits is not None:
-                    shaped = ("root", "tbf", "rate", f"{self.megabits}mbit")
-                    shaped += ("burst", f"{BURST_BYTES}b", "latency", f"{QUEUE_SECONDS}s")
-                    namespace = f"{self.mark}{host}"
-                    _run("tc", "-n", namespace, "qdisc", "add", "dev", f"net{net}", *shaped)
-                    _run("tc", "qdisc", "add", "dev", self.cable(host, net), *shaped)
+                    self._shape("-n", f"{self.mark}{host}", device=f"net{net}")
+                    self._shape(device=self.cable(host, net))
 
     def connect(self, host: int, net: int) -> None:
         cable, namespace = self.cable(host, net), f"{self.mark}{host}"
@@ -67,6 +64,12 @@ class Hosts:
         ip("link", "set", cable, "master", f"{self.mark}b{net}", "up")
         self.inside(host, "addr", "add", f"10.{77 + net}.0.{host + 1}/24", "dev", f"net{net}")
         self.inside(host, "link", "set", f"net{net}", "up")
+
+    def _shape(self, *where: str, device: str) -> None:
+        """What leaves by the device is slowed down; every cable has one at either end."""
+        bucket = ("burst", f"{BURST_BYTES}b", "latency", f"{QUEUE_SECONDS}s")
+        rate = ("rate", f"{self.megabits}mbit")
+        _run("tc", *where, "qdisc", "add", "dev", device, "root", "tbf", *rate, *bucket)
 
     def cable(self, host: int, net: int) -> str:
         return f"{self.mark}c{host}{net}"
@@ -97,14 +100,7 @@ class Hosts:
             prefix = ("ip", "netns", "exec", f"{self.mark}{rank}")
             self.ranks.append(
                 subprocess.Popen(
-                    [
-                        "ip",
-                        "netns",
-                        "exec",
-                        f"{self.mark}{rank}",
-                        sys.executable,
-                        *map(str, command),
-                    ],
+                    [*prefix, sys.executable, *map(str, command)],
                     env=os.environ | job | environment,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,

@@ -334,6 +334,7 @@ class Machine:
     def copy_seconds_per_byte(self) -> float: ...
     @property
     def devices_per_host(self) -> int: ...
+
 def plan(
     machine: Machine,
     collective: str,

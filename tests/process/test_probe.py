@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 from launched import DEADLINE_SECONDS, Job
-from namespaces import HOSTS, Hosts
 
 from farandole import machines
+from namespaces import HOSTS, Hosts
 
 Start = Callable[..., Job]
 
