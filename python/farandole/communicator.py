@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from farandole import _calls, _native
+from farandole._arrays import COLLECTIVE_INDEX
 from farandole._calls import Call, Options
 from farandole._messages import Recv, Send, natives
-from farandole.errors import FarandoleError
+from farandole.errors import FarandoleError, InvalidArgumentError
 
 # Operations whose Request was dropped while they ran, with their arrays, which the library still
 # reads and writes. Appending and popping are atomic.
@@ -56,6 +57,20 @@ class Request:
         return self._native.test()
 
 
+def _collective_index(collective: str) -> int:
+    if collective not in COLLECTIVE_INDEX:
+        raise InvalidArgumentError(
+            f"argument 'collective' is {collective!r}, allowed are {', '.join(COLLECTIVE_INDEX)}"
+        )
+    return COLLECTIVE_INDEX[collective]
+
+
+def _size(nbytes: int) -> int:
+    if nbytes < 0:
+        raise InvalidArgumentError(f"argument 'nbytes' is {nbytes}, allowed is 0 or more")
+    return nbytes
+
+
 class Communicator:
     """An ordered group of ranks.
 
@@ -81,6 +96,16 @@ class Communicator:
         self._group = _calls.Group(self.rank, self.size)
         self._node: Communicator | None = None
         self._across: Communicator | None = None
+
+    def algorithm(self, collective: str, nbytes: int) -> str:
+        """What calls take that name no algorithm, with `nbytes` on the larger side of a rank: what
+        the planner predicts to be fastest, a tuning file says, or set_algorithm() has set."""
+        return self.native.algorithm(_collective_index(collective), _size(nbytes))
+
+    def set_algorithm(self, collective: str, nbytes: int, algorithm: str | None) -> None:
+        """Has calls of about `nbytes` (two classes of sizes per power of two) take `algorithm`;
+        None: what they took before. Every rank must do the same between the same two calls."""
+        self.native.set_algorithm(_collective_index(collective), _size(nbytes), algorithm or "")
 
     def allreduce(
         self,

@@ -84,3 +84,25 @@ def test_two_threads_with_a_communicator_each() -> None:
         assert sums == [[3 * i for i in range(50)]] * 2
 
     on_ranks(body)
+
+
+def test_the_choice_of_an_algorithm_can_be_asked_for_and_changed() -> None:
+    def body(communicator: Communicator) -> None:
+        before = communicator.algorithm("allreduce", 4096)
+        other = "ring" if before != "ring" else "rabenseifner"
+        communicator.set_algorithm("allreduce", 4096, other)
+        assert communicator.algorithm("allreduce", 4096) == other
+        assert communicator.algorithm("allreduce", 1 << 24) != ""
+        values = np.ones(1024, np.float32)
+        communicator.allreduce(values, out=values)
+        assert values[0] == communicator.size
+        communicator.set_algorithm("allreduce", 4096, None)
+        assert communicator.algorithm("allreduce", 4096) == before
+        with pytest.raises(InvalidArgumentError, match=r"'collective' is 'sum', allowed are"):
+            communicator.algorithm("sum", 1)
+        with pytest.raises(InvalidArgumentError, match=r"'nbytes' is -1, allowed is 0 or more"):
+            communicator.set_algorithm("allreduce", -1, None)
+        with pytest.raises(InvalidArgumentError, match=r"nonsense"):
+            communicator.set_algorithm("allreduce", 1, "nonsense")
+
+    on_ranks(body)
