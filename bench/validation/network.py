@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does the planner know the fastest algorithm of a network that it has probed?
 
-    python bench/validation/network.py [--ranks 2,4,8] [--megabits 1000,500,200] [--json FILE]
+    python bench/validation/network.py [--ranks 2,4,8] [--megabits 1000,500,250] [--json FILE]
 
 Builds a network namespace per rank, joined by a bridge, with links of so many Mbit/s for each
 number of ranks (tc tbf); needs root and Debian's iproute2. There `farandole probe` writes a machine
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import statistics
 import sys
 import tempfile
@@ -53,7 +54,7 @@ def validate(rank_count: int, megabits: int) -> list[dict[str, Any]]:
         hosts.build()
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "probed.toml"
-            run_on(hosts, PROBE_SECONDS, "-m", "farandole.cli", "probe", "-o", file)
+            run_on(hosts, PROBE_SECONDS, "-m", "farandole.cli", "probe", "-e", "32M", "-o", file)
             machine = machines.load(str(file)).machine()
         plans = {
             (collective, size): _native.plan(machine, collective, size, rank_count)
@@ -138,17 +139,18 @@ def report(rows: list[dict[str, Any]]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", default="2,4,8")
-    parser.add_argument("--megabits", default="1000,500,200", help="one for each number of ranks")
+    parser.add_argument("--megabits", default="1000,500,250", help="one for each number of ranks")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if reason := why_not():
         sys.exit(reason)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))  # removes the namespaces
     rows: list[dict[str, Any]] = []
     cases = zip(arguments.ranks.split(","), arguments.megabits.split(","), strict=True)
     for ranks, megabits in cases:
         rows += validate(int(ranks), int(megabits))
-    if arguments.json is not None:
-        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+        if arguments.json is not None:
+            arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
     return 0 if report(rows) else 1
 
 
