@@ -18,8 +18,10 @@ from pathlib import Path
 HOSTS = 3
 NETS = 2
 DEADLINE_SECONDS = 60.0
-# A burst must hold what the kernel hands over as one packet.
-BURST_BYTES = 128 << 10
+# What the kernel hands over as one packet. A burst must hold it, and what is in one is not slowed
+# down at all, so both are small.
+PACKET_BYTES = 16 << 10
+BURST_BYTES = PACKET_BYTES + 2048
 QUEUE_SECONDS = 0.1
 
 
@@ -55,8 +57,8 @@ class Hosts:
             for host in range(self.count):
                 self.connect(host, net)
                 if self.megabits is not None:
-                    self._shape("-n", f"{self.mark}{host}", device=f"net{net}")
-                    self._shape(device=self.cable(host, net))
+                    self._shape(f"net{net}", "-n", f"{self.mark}{host}")
+                    self._shape(self.cable(host, net))
 
     def connect(self, host: int, net: int) -> None:
         cable, namespace = self.cable(host, net), f"{self.mark}{host}"
@@ -65,8 +67,9 @@ class Hosts:
         self.inside(host, "addr", "add", f"10.{77 + net}.0.{host + 1}/24", "dev", f"net{net}")
         self.inside(host, "link", "set", f"net{net}", "up")
 
-    def _shape(self, *where: str, device: str) -> None:
+    def _shape(self, device: str, *where: str) -> None:
         """What leaves by the device is slowed down; every cable has one at either end."""
+        ip(*where, "link", "set", device, "gso_max_size", str(PACKET_BYTES))
         bucket = ("burst", f"{BURST_BYTES}b", "latency", f"{QUEUE_SECONDS}s")
         rate = ("rate", f"{self.megabits}mbit")
         _run("tc", *where, "qdisc", "add", "dev", device, "root", "tbf", *rate, *bucket)
