@@ -13,6 +13,7 @@ from farandole.cli.algorithms import algorithms
 from farandole.cli.bench import bench
 from farandole.cli.doctor import doctor
 from farandole.cli.explain import explain
+from farandole.cli.plan import plan
 from farandole.cli.probe import probe
 from farandole.cli.run import run
 from farandole.cli.show import settings
@@ -47,7 +48,7 @@ def common(
 app.command(
     context_settings={"allow_interspersed_args": False}, options_metavar="-n RANKS [OPTIONS]"
 )(run)
-for command in (topo, probe, bench, algorithms, explain, verify, settings, doctor):
+for command in (topo, probe, plan, bench, algorithms, explain, verify, settings, doctor):
     app.command()(command)
 app.command(hidden=True)(agent)
 app.add_typer(simulate, name="simulate")
