@@ -29,6 +29,7 @@ constexpr const char* kKindNames[] = {"cpu", "gpu", "memory", "switch", "nic"}; 
 
 using NodeTuple = std::pair<std::string, std::string>;                           // name, kind
 using LinkTuple = std::tuple<std::int32_t, std::int32_t, double, bool, double>;  // as Link
+using RingKey = std::pair<std::int64_t, std::int64_t>;                           // size, stride
 using HopTable = std::map<std::string, nb::dict>;
 
 template <class Names>
@@ -46,13 +47,15 @@ HopCost make_cost(const std::string& hop, const nb::dict& given) {
   for (const auto& [key, value] : given) {
     const auto name = nb::cast<std::string>(key);
     if (name == "ring_rates") {
-      for (const auto& [size, rate] : nb::cast<std::map<std::int64_t, double>>(value)) {
-        cost.ring_rates.push_back({size, rate});
+      for (const auto& [ring, rate] : nb::cast<std::map<RingKey, double>>(value)) {
+        cost.ring_rates.push_back({ring.first, rate, ring.second});
       }
       continue;
     }
-    double* const numbers[] = {&cost.alpha, &cost.call, &cost.fill_chunks, &cost.efficiency};
-    constexpr std::string_view kNames[] = {"alpha", "call", "fill_chunks", "efficiency"};
+    double* const numbers[] = {&cost.alpha, &cost.call, &cost.fill_chunks, &cost.overhead,
+                               &cost.efficiency};
+    constexpr std::string_view kNames[] = {"alpha", "call", "fill_chunks", "overhead",
+                                           "efficiency"};
     *numbers[find_name(("hops." + hop).c_str(), name, kNames)] = nb::cast<double>(value);
   }
   return cost;
@@ -60,11 +63,14 @@ HopCost make_cost(const std::string& hop, const nb::dict& given) {
 
 nb::dict cost_dict(const HopCost& cost) {
   nb::dict rates;
-  for (const auto& ring : cost.ring_rates) rates[nb::cast(ring.ring_size)] = ring.bytes_per_second;
+  for (const auto& ring : cost.ring_rates) {
+    rates[nb::make_tuple(ring.ring_size, ring.stride)] = ring.bytes_per_second;
+  }
   nb::dict row;
   row["alpha"] = cost.alpha;
   row["call"] = cost.call;
   row["fill_chunks"] = cost.fill_chunks;
+  row["overhead"] = cost.overhead;
   row["efficiency"] = cost.efficiency;
   row["ring_rates"] = rates;
   return row;

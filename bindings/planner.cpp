@@ -102,7 +102,9 @@ nb::list plan_for(const Machine& machine, const std::string& collective, double 
   }
   nb::list rows;
   for (const Candidate& candidate : candidates) {
-    rows.append(as_dict(candidate.spec, candidate.cost));
+    nb::dict row = as_dict(candidate.spec, candidate.cost);
+    row["chosen"] = &candidate == &choose(candidates);
+    rows.append(row);
   }
   return rows;
 }

@@ -14,12 +14,14 @@ import numpy as np
 
 from farandole import _native
 from farandole._arrays import FROM_FOREIGN, numpy_dtype
+from farandole._machine import adopt_machine
 from farandole.communicator import Communicator
 from farandole.errors import FarandoleError, InvalidArgumentError
 
 _lock = threading.Lock()
 _context: _native.Context | None = None
 _world: Communicator | None = None
+_machine: _native.Machine | None = None
 
 # What shutdown() calls first, the last one added first: layers above end here what uses the
 # context. Each is called at most once per addition.
@@ -33,11 +35,17 @@ def init() -> None:
     Raises TimedOutError naming the ranks that are missing after FARANDOLE_START_TIMEOUT, and
     InvalidArgumentError naming an environment variable that makes no sense.
     """
-    global _context, _world
+    global _context, _world, _machine
     with _lock:
         if _context is None:
-            _context = _native.Context.from_environment()
-            _world = Communicator(_context.world)
+            context = _native.Context.from_environment()
+            world = Communicator(context.world)
+            try:
+                machine = adopt_machine(context, world)
+            except BaseException:
+                context.shutdown()
+                raise
+            _context, _world, _machine = context, world, machine
 
 
 def shutdown() -> None:
@@ -76,6 +84,11 @@ def world() -> Communicator:
     if _world is None:
         raise FarandoleError("Farandole is not initialized; call farandole.init() first.")
     return _world
+
+
+def machine() -> _native.Machine | None:
+    """What FARANDOLE_MACHINE names, the same on all ranks."""
+    return _machine
 
 
 def rank() -> int:

@@ -280,8 +280,8 @@ class Schedule:
 class Machine:
     """A description of a machine (model/machine.hpp). A node is (name, kind), a link (from, to,
     bytes_per_second, half_duplex, latency), a hop's cost the fields of HopCost, with ring_rates as
-    {ring_size: bytes_per_second}. Seconds and bytes per second. Raises InvalidArgumentError, whose
-    text begins with the field that is wrong."""
+    {(ring_size, stride): bytes_per_second}. Seconds and bytes per second. Raises
+    InvalidArgumentError, whose text begins with the field that is wrong."""
 
     def __init__(
         self,
@@ -346,7 +346,8 @@ def plan(
     exhaustive: bool = False,
     rings_only: bool = False,
 ) -> list[dict[str, Any]]:
-    """Candidates, fastest first: `algorithm`, predicted `seconds`, `stages`.
+    """Candidates, fastest first: `algorithm`, predicted `seconds`, `stages`, and whether it is
+    `chosen`, as exactly one is.
 
     Each stage has its `name`, `hop`, and seconds of `alpha`, `bytes`, `call`, `fill` and `local`.
     """

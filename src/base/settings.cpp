@@ -27,6 +27,9 @@ constexpr std::array kSettings = {
             "Algorithm for every collective that has it; see `farandole algorithms`."},
     Setting{"FARANDOLE_TUNING", Type::kText, "", 0, 0,
             "File of choices of algorithms (docs/formats/tuning.md); rank 0 reads it for all."},
+    Setting{"FARANDOLE_MACHINE", Type::kText, "", 0, 0,
+            "Machine to plan by, a name or a file (docs/formats/machine.md); rank 0 reads it for "
+            "all. For Python."},
     Setting{"FARANDOLE_CHECK", Type::kFlag, "0", 0, 0,
             "Compare the arguments of every collective across ranks before any byte moves."},
     Setting{"FARANDOLE_INTERFACE", Type::kText, "", 0, 0,

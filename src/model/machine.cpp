@@ -153,17 +153,21 @@ class Checker {
   void cost(const std::string& hop, const HopCost& cost) {
     time(hop + ".alpha", cost.alpha);
     time(hop + ".call", cost.call);
+    time(hop + ".overhead", cost.overhead);
     require(std::isfinite(cost.fill_chunks) && cost.fill_chunks >= 0, hop + ".fill_chunks",
             text(cost.fill_chunks), "a number of messages, finite and not negative");
     require(cost.efficiency > 0 && cost.efficiency <= 1, hop + ".efficiency", text(cost.efficiency),
             "a share above 0, up to 1");
-    std::int64_t before = 1;
+    HopCost::RingRate before{.ring_size = 1};
     for (std::size_t i = 0; i < cost.ring_rates.size(); ++i) {
       const HopCost::RingRate& ring = cost.ring_rates[i];
       const std::string field = element((hop + ".ring_rates").c_str(), i);
-      count(field + ".ring_size", ring.ring_size, before + 1);  // sorted, each once
+      // Sorted by size, then by stride, each once.
+      const bool may_repeat = i > 0 && ring.stride > before.stride;
+      count(field + ".ring_size", ring.ring_size, before.ring_size + (may_repeat ? 0 : 1));
+      count(field + ".stride", ring.stride, 0);
       rate(field + ".bytes_per_second", ring.bytes_per_second);
-      before = ring.ring_size;
+      before = ring;
     }
   }
 

@@ -30,7 +30,8 @@ struct HopCost {
   double overhead = 0;     // of a rank for each further message of a round, beyond the first
   double efficiency = 1;   // share of the wires' rate that a message reaches, 0 < efficiency <= 1
   /// Measured rates of a ring among `ring_size` neighbours, in bytes per second: they replace what
-  /// the wires say, where several paths join. Sorted by size; a size that is not listed has none.
+  /// the wires say, where several paths join. Sorted by size, then by stride; a rate for a ring's
+  /// own stride goes before that for any. A size that is not listed has none.
   struct RingRate {
     std::int64_t ring_size = 0;
     double bytes_per_second = 0;

@@ -188,11 +188,12 @@ void Levels::add_rack_flows(Loads& loads, const Pattern& pattern) const {
 
 double Levels::ring_rate(Hop hop, const Pattern& pattern) const {
   if (pattern.kind != Pattern::Kind::kRing) return 0;
+  double rate = 0;
   for (const HopCost::RingRate& measured : extras(hop).ring_rates) {
     const bool meant = measured.stride == 0 || measured.stride == pattern.stride;
-    if (meant && measured.ring_size == pattern.size) return measured.bytes_per_second;
+    if (meant && measured.ring_size == pattern.size) rate = measured.bytes_per_second;
   }
-  return 0;
+  return rate;
 }
 
 Levels::HopTable Levels::measure(const Pattern& pattern) const {

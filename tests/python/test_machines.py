@@ -54,9 +54,11 @@ uplink_rate_GBps = 1
 [hops.host]
 alpha_us = 3
 efficiency = 0.5
+overhead_us = 0.25
 
 [hops.host.ring_rates_GBps]
 2 = 4.5
+"2/2" = 3
 
 [local]
 reduce_rate_GBps = 4
@@ -77,9 +79,11 @@ def test_a_file_becomes_a_machine() -> None:
     assert (machine.devices, machine.nic_of) == ([0, 1], [2, 2])
     assert (machine.hosts, machine.nic_bytes_per_second) == (2, 1.5e9)
     assert (machine.hosts_per_rack, machine.uplinks) == (1, 1)
+    rings = {(2, 0): 4.5e9, (2, 2): 3e9}
     host, rack = machine.hops["host"], machine.hops["rack"]
+    assert host["overhead"] == pytest.approx(0.25e-6, rel=1e-15)
     assert host["alpha"] == pytest.approx(3e-6, rel=1e-15)
-    assert (host["efficiency"], host["ring_rates"]) == (0.5, {2: 4.5e9})
+    assert (host["efficiency"], host["ring_rates"]) == (0.5, rings)
     assert (rack["alpha"], rack["efficiency"], rack["ring_rates"]) == (0, 1, {})
     assert machine.reduce_seconds_per_byte == 0.25e-9
     assert machine.copy_seconds_per_byte == 0
@@ -109,10 +113,13 @@ DAMAGES = [
     ("nic_rate_GBps = 1.5", "nic_rate_GBps = nan", 28, "nic_bytes_per_second is nan"),
     ("nic_rate_GBps = 1.5", "", 26, "nic_bytes_per_second is 0, allowed is a rate"),
     ("efficiency = 0.5", "efficiency = 2", 35, "hops.host.efficiency is 2"),
+    ("overhead_us = 0.25", "overhead_us = -1", 36, "hops.host.overhead is -1e-06"),
     ("[hops.host]", "[hops.house]", 33, "unknown key 'house' in hops, allowed are host"),
-    ("2 = 4.5", "two = 4.5", 38, "is 'two', allowed is the size of a ring"),
-    ("2 = 4.5", "1 = 4.5", 38, "ring_size is 1"),
-    ("reduce_rate_GBps = 4", "reduce_rate_GBps = 0", 41, "allowed is a rate above 0"),
+    ("2 = 4.5", "two = 4.5", 39, "is 'two', allowed is the size of a ring"),
+    ("2 = 4.5", "1 = 4.5", 39, "ring_size is 1"),
+    ('"2/2" = 3', '"2/0" = 3', 40, "is '2/0', allowed is the size of a ring, from 2 on, or size/"),
+    ('"2/2" = 3', '"2/2" = 0', 40, "ring_rates[1].bytes_per_second is 0"),
+    ("reduce_rate_GBps = 4", "reduce_rate_GBps = 0", 43, "allowed is a rate above 0"),
 ]
 
 

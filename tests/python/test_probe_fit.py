@@ -125,7 +125,9 @@ def test_sharing_becomes_a_machine() -> None:
     way = frozenset((names.index("stack1"), names.index("nic")))
     assert rates[way] == pytest.approx(1 / 8e-9, rel=1e-3)
     assert rates[frozenset((0, names.index("memory")))] == pytest.approx(1e10, rel=1e-3)
-    assert machine.hops["host"]["ring_rates"] == pytest.approx({2: 2e10, 4: 1e10}, rel=1e-3)
+    assert machine.hops["host"]["ring_rates"] == pytest.approx(
+        {(2, 0): 2e10, (4, 0): 1e10}, rel=1e-3
+    )
     assert machine.hops["rack"]["alpha"] == pytest.approx(50e-6, rel=1e-3)
     assert machine.hops["rack"]["call"] == pytest.approx(10e-6, rel=1e-3)
     assert machine.reduce_seconds_per_byte == pytest.approx(1e-10, rel=1e-3)

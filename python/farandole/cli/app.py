@@ -13,12 +13,14 @@ from farandole.cli.algorithms import algorithms
 from farandole.cli.bench import bench
 from farandole.cli.doctor import doctor
 from farandole.cli.explain import explain
+from farandole.cli.plan import plan
 from farandole.cli.probe import probe
 from farandole.cli.run import run
 from farandole.cli.show import settings
 from farandole.cli.simulate import app as simulate
 from farandole.cli.topo import topo
 from farandole.cli.trace import trace
+from farandole.cli.tune import tune
 from farandole.cli.verify import verify
 
 app = typer.Typer(
@@ -47,7 +49,7 @@ def common(
 app.command(
     context_settings={"allow_interspersed_args": False}, options_metavar="-n RANKS [OPTIONS]"
 )(run)
-for command in (topo, probe, bench, algorithms, explain, verify, settings, doctor):
+for command in (topo, probe, plan, tune, bench, algorithms, explain, verify, settings, doctor):
     app.command()(command)
 app.command(hidden=True)(agent)
 app.add_typer(simulate, name="simulate")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from farandole import _native
 from farandole.machines.positions import Path
@@ -28,6 +28,7 @@ HOP_KEYS = {
     "alpha_us": ("alpha", 1e-6),
     "call_us": ("call", 1e-6),
     "fill_chunks": ("fill_chunks", 1.0),
+    "overhead_us": ("overhead", 1e-6),
     "efficiency": ("efficiency", 1.0),
 }
 LOCAL_KEYS = {  # rates here, seconds per byte there
@@ -56,10 +57,21 @@ class LinkGroup:
     half_duplex: bool = False
 
 
+class Ring(NamedTuple):
+    """Of `size` ranks, each `stride` ranks from the next one; 0: any."""
+
+    size: int
+    stride: int = 0
+
+    def __str__(self) -> str:
+        """The key of the file."""
+        return f"{self.size}/{self.stride}" if self.stride else str(self.size)
+
+
 @dataclass(frozen=True)
 class HopConstants:
     constants: Mapping[str, Constant] = field(default_factory=dict)  # by HOP_KEYS
-    ring_rates_GBps: Mapping[int, Constant] = field(default_factory=dict)  # noqa: N815
+    ring_rates_GBps: Mapping[Ring, Constant] = field(default_factory=dict)  # noqa: N815
 
 
 @dataclass(frozen=True)
@@ -127,8 +139,8 @@ class Description:
         for hop, given in self.hops.items():
             for key, constant in given.constants.items():
                 yield ("hops", hop, key), constant
-            for size, constant in given.ring_rates_GBps.items():
-                yield ("hops", hop, "ring_rates_GBps", str(size)), constant
+            for ring, constant in given.ring_rates_GBps.items():
+                yield ("hops", hop, "ring_rates_GBps", str(ring)), constant
         for key, constant in self.local.items():
             yield ("local", key), constant
 
@@ -151,19 +163,19 @@ class Description:
         for hop, given in self.hops.items():
             for key, (name, _) in HOP_KEYS.items():
                 found[f"hops.{hop}.{name}"] = ("hops", hop, key)
-            for index, size in enumerate(sorted(given.ring_rates_GBps)):
-                ring: Path = ("hops", hop, "ring_rates_GBps", str(size))
-                found[f"hops.{hop}.ring_rates[{index}].bytes_per_second"] = ring
-                found[f"hops.{hop}.ring_rates[{index}].ring_size"] = ring
+            for index, ring in enumerate(sorted(given.ring_rates_GBps)):
+                for name in ("ring_size", "stride", "bytes_per_second"):
+                    place = ("hops", hop, "ring_rates_GBps", str(ring))
+                    found[f"hops.{hop}.ring_rates[{index}].{name}"] = place
         return found
 
 
-def _hop_arguments(given: HopConstants) -> dict[str, float | dict[int, float]]:
-    arguments: dict[str, float | dict[int, float]] = {
+def _hop_arguments(given: HopConstants) -> dict[str, float | dict[Ring, float]]:
+    arguments: dict[str, float | dict[Ring, float]] = {
         HOP_KEYS[key][0]: constant.value * HOP_KEYS[key][1]
         for key, constant in given.constants.items()
     }
     arguments["ring_rates"] = {
-        size: constant.value * 1e9 for size, constant in sorted(given.ring_rates_GBps.items())
+        ring: constant.value * 1e9 for ring, constant in given.ring_rates_GBps.items()
     }
     return arguments

@@ -22,6 +22,7 @@ from farandole.machines.description import (
     HopConstants,
     LinkGroup,
     NodeGroup,
+    Ring,
 )
 from farandole.machines.positions import Path, lines_of
 
@@ -176,15 +177,19 @@ class _Reader:
         place = (*path, "ring_rates_GBps")
         if not isinstance(rings, dict):
             self._wrong(place, repr(rings), "a table of rates by the size of the ring")
-        for size in rings:
-            if re.fullmatch(r"[1-9]\d{0,8}", size) is None:
-                self._wrong((*place, size), repr(size), "the size of a ring, from 2 on")
         return HopConstants(
             constants=self._constants(path, table, HOP_KEYS),
             ring_rates_GBps={
-                int(size): self._constant((*place, size), rate) for size, rate in rings.items()
+                self._ring((*place, key), key): self._constant((*place, key), rate)
+                for key, rate in rings.items()
             },
         )
+
+    def _ring(self, path: Path, key: str) -> Ring:
+        found = re.fullmatch(r"([1-9]\d{0,8})(?:/([1-9]\d{0,8}))?", key)
+        if found is None:
+            self._wrong(path, repr(key), "the size of a ring, from 2 on, or size/stride")
+        return Ring(int(found[1]), int(found[2] or 0))
 
     def _constants(self, path: Path, value: Any, keys: Collection[str]) -> dict[str, Constant]:
         table = self._table(path, value, keys)

@@ -37,7 +37,10 @@ def _lines(description: Description) -> Iterator[str]:
     yield from _table("network", description.network)
     for hop, given in description.hops.items():
         yield from _table(f"hops.{hop}", given.constants)
-        rates = {str(size): rate for size, rate in given.ring_rates_GBps.items()}
+        rates = {
+            str(ring) if ring.stride == 0 else _text(str(ring)): rate
+            for ring, rate in given.ring_rates_GBps.items()
+        }
         yield from _table(f"hops.{hop}.ring_rates_GBps", rates)
     yield from _table("local", description.local)
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from farandole.machines.description import Constant, Description
+from farandole.machines.description import Constant, Description, Ring
 from farandole.report.tables import FILE_WIDTH
 from farandole.report.topology_layout import Layout
 from farandole.report.topology_svg import machine_svg
@@ -55,6 +55,8 @@ def machine_json(description: Description) -> str:
         for path, c in description.constants()
     ]
     fields = {name: getattr(machine, name) for name in names}
+    for cost in fields["hops"].values():
+        cost["ring_rates"] = {str(Ring(*ring)): rate for ring, rate in cost["ring_rates"].items()}
     return json.dumps(fields | {"origins": origins}, indent=2)
 
 
@@ -135,7 +137,9 @@ def machine_tree(description: Description) -> Branch:
         tree.add(text, "nic")
     for hop, given in description.hops.items():
         costs = [f"{key.split('_')[0]} {_number(key, c)}" for key, c in given.constants.items()]
-        costs += [f"ring of {n} {_number('_GBps', c)}" for n, c in given.ring_rates_GBps.items()]
+        for ring, constant in given.ring_rates_GBps.items():
+            stride = f" at stride {ring.stride}" if ring.stride else ""
+            costs.append(f"ring of {ring.size}{stride} {_number('_GBps', constant)}")
         tree.add(f"{hop}: {', '.join(costs)}")
     layout = Layout(description)
     host = tree.add("one host")

@@ -13,6 +13,7 @@ from farandole.machines.description import (
     HopConstants,
     LinkGroup,
     NodeGroup,
+    Ring,
 )
 from farandole.topology.fit import Fit, Sample, bytes_per_second, fit
 from farandole.topology.probe import Measurements
@@ -128,7 +129,7 @@ def _hop_constants(name: str, hop: Hop) -> HopConstants:
     if name == "host":  # between hosts the NICs say it
         whole = hop.rates[0].ranks
         rings = {
-            r.ranks: _rate(r.bytes_per_second, "all such rings of a host at once")
+            Ring(r.ranks): _rate(r.bytes_per_second, "all such rings of a host at once")
             for r in hop.rates
             if r.ranks * r.groups == whole
         }

@@ -41,6 +41,13 @@ TEST(MachineCheck, AcceptsWhatMakesSense) {
   EXPECT_TRUE(check(good()));
 }
 
+// Goal: rings of one size may differ by their stride. Method: add strides to one that has none.
+TEST(MachineCheck, RingsOfOneSizeMayDifferByStride) {
+  Machine machine = good();
+  machine.hops[0].ring_rates = {{4, 2e9}, {4, 1e9, 1}, {4, 3e9, 2}, {8, 1e9}};
+  EXPECT_TRUE(check(machine));
+}
+
 // Goal: one host needs neither NIC nor network. Method: take both away.
 TEST(MachineCheck, OneHostNeedsNoNetwork) {
   Machine machine = good();
@@ -89,6 +96,7 @@ TEST(MachineCheck, NamesTheFieldThatIsWrong) {
       {"uplink_latency is -1", [](Machine& m) { m.uplink_latency = -1; }},
       {"hops.host.alpha is -1", [](Machine& m) { m.hops[0].alpha = -1; }},
       {"hops.rack.call is -1", [](Machine& m) { m.hops[1].call = -1; }},
+      {"hops.rack.overhead is -1", [](Machine& m) { m.hops[1].overhead = -1; }},
       {"hops.fabric.fill_chunks is -1", [](Machine& m) { m.hops[2].fill_chunks = -1; }},
       {"hops.host.efficiency is 1.5", [](Machine& m) { m.hops[0].efficiency = 1.5; }},
       {"hops.host.efficiency is 0", [](Machine& m) { m.hops[0].efficiency = 0; }},
@@ -96,6 +104,12 @@ TEST(MachineCheck, NamesTheFieldThatIsWrong) {
        [](Machine& m) { m.hops[0].ring_rates[0].ring_size = 1; }},
       {"hops.host.ring_rates[1].ring_size is 2",
        [](Machine& m) { m.hops[0].ring_rates[1].ring_size = 2; }},
+      {"hops.host.ring_rates[2].stride is -1",
+       [](Machine& m) { m.hops[0].ring_rates.push_back({8, 1e9, -1}); }},
+      {"hops.host.ring_rates[2].ring_size is 4, allowed is a whole number of at least 5",
+       [](Machine& m) { m.hops[0].ring_rates.push_back({4, 1e9, 0}); }},
+      {"hops.host.ring_rates[2].ring_size is 2, allowed is a whole number of at least 4",
+       [](Machine& m) { m.hops[0].ring_rates.push_back({2, 1e9, 9}); }},
       {"hops.host.ring_rates[1].bytes_per_second is 0",
        [](Machine& m) { m.hops[0].ring_rates[1].bytes_per_second = 0; }},
       {"reduce_seconds_per_byte is -1", [](Machine& m) { m.reduce_seconds_per_byte = -1; }},

@@ -77,6 +77,15 @@ TEST(Levels, Extensions) {
   expect_cost(levels.round(Pattern::all(1, 4), 1e6), Hop::kHost, 20e-6, 1 / kWire);
 }
 
+// Goal: a rate for a ring's own stride goes before that for any. Method: one size, both.
+TEST(Levels, RingRatesByStride) {
+  Machine machine = four_by_two();
+  machine.hops[1].ring_rates = {{2, 30e9}, {2, 20e9, 4}};
+  Levels levels(machine, {.rank_count = 16});
+  expect_cost(levels.round(Pattern::ring(4, 2), 1e6), Hop::kRack, 14e-6, 1 / 20e9);
+  expect_cost(levels.round(Pattern::ring(8, 2), 1e6), Hop::kRack, 14e-6, 1 / 30e9);
+}
+
 // Goal: both directions of a link that has one rate for them share it.
 TEST(Levels, HalfDuplexIsShared) {
   Machine machine = four_by_two();

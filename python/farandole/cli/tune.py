@@ -1,0 +1,117 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""`farandole tune`: which algorithms are fastest here, measured, as a tuning file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from farandole.cli.bench_plan import COLLECTIVES, WITHOUT_ALGORITHMS
+from farandole.cli.findings import NO_JOB, started_by
+from farandole.cli.launcher import LaunchOptions
+from farandole.cli.run import launch
+from farandole.cli.sizes import parse_size, size_steps
+
+_TUNED = tuple(name for name in COLLECTIVES if name not in WITHOUT_ALGORITHMS)
+_SIZE_BYTES_MIN, _FACTOR = 64, 4
+
+
+def tune(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Tuning file to write.")],
+    rank_count: Annotated[
+        int, typer.Option("-n", "--ranks", min=2, help="Processes to start, outside of a job.")
+    ] = 2,
+    end: Annotated[str, typer.Option("-e", "--end", help="Largest size.")] = "64MiB",
+    collectives: Annotated[
+        str, typer.Option(help="Which, separated by commas.")
+    ] = "allreduce,broadcast,reducescatter,allgather",
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="To measure each candidate of each size for.")
+    ] = 0.2,
+    transport: Annotated[
+        str | None, typer.Option(help="auto, shm or tcp; outside of a job.")
+    ] = None,
+) -> None:
+    """Measure the algorithms that the model puts near the front, and write a tuning file.
+
+    As the command of a job, with `farandole run -n 8 -H node1:4,node2:4 farandole tune -o FILE`,
+    it measures between the ranks of that job; by itself it starts ranks on this machine. Later
+    jobs of as many ranks that set FARANDOLE_TUNING=FILE take what it found. With FARANDOLE_MACHINE
+    the predictions are those for that machine.
+    """
+    names = _names(collectives)
+    sizes = _sizes(end)
+    if not output.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{output} is in a directory that does not exist")
+    if started_by(os.environ) != NO_JOB:
+        if transport is not None:
+            raise typer.BadParameter("--transport is for `farandole run` in a job")
+        _measure(output, names, sizes, seconds)
+        return
+    command = [sys.executable, "-m", "farandole.cli", "tune", "-o", str(output.absolute())]
+    command += ["-e", end, "--collectives", collectives, "--seconds", str(seconds)]
+    environment = {} if transport is None else {"FARANDOLE_TRANSPORT": transport}
+    raise typer.Exit(launch(LaunchOptions(command, rank_count, environment)))
+
+
+def _names(collectives: str) -> list[str]:
+    names = [name.strip() for name in collectives.split(",")]
+    for name in names:
+        if name not in _TUNED:
+            raise typer.BadParameter(
+                f"--collectives has {name!r}, allowed are {', '.join(_TUNED)}, each once"
+            )
+    if len(set(names)) != len(names):
+        raise typer.BadParameter(f"--collectives is {collectives!r}, allowed is each name once")
+    return names
+
+
+def _sizes(end: str) -> list[int]:
+    try:
+        sizes = size_steps(_SIZE_BYTES_MIN, parse_size(end), _FACTOR)
+    except ValueError as error:
+        raise typer.BadParameter(f"--end: {error}") from error
+    if not sizes:
+        raise typer.BadParameter(f"--end is {end}, allowed is {_SIZE_BYTES_MIN} bytes or more")
+    return sizes
+
+
+def _measure(output: Path, names: Sequence[str], sizes: Sequence[int], seconds: float) -> None:
+    """Every rank of the job; rank 0 writes and prints."""
+    import farandole
+    from farandole import _native
+    from farandole._timing import Budget
+    from farandole.cli.tuner import Tuner, timing_rows, tuning_text
+    from farandole.errors import InvalidArgumentError
+    from farandole.report.tables import print_table
+
+    farandole.init()
+    if farandole.size() < 2:
+        raise InvalidArgumentError("the job has 1 rank, allowed are 2 or more")
+    budget = Budget(seconds=seconds / 2, warmup_seconds=seconds / 8, iterations_min=3)
+    tuner = Tuner(farandole.world(), budget)
+    choices = list(tuner.run(names, sizes))
+    if not choices:
+        raise InvalidArgumentError(
+            f"--end is {sizes[-1]} bytes, which is less than an element for each rank"
+        )
+    if farandole.rank() == 0:
+        how = f"float32, out of place, {seconds:g} s per candidate, median of the slowest rank"
+        text = tuning_text(choices, tuner.shape, how)
+        _native.check_tuning(text, str(output))
+        output.write_text(text, encoding="utf-8")
+        rows = timing_rows(choices)
+        print_table(rows, list(rows[0]), wrapped=("algorithm",))
+        if farandole._job.machine() is None:
+            print(
+                "Predictions are of typical costs, good for an order only; for times set "
+                "FARANDOLE_MACHINE."
+            )
+        print(f"wrote {output}")
+    farandole.shutdown()
