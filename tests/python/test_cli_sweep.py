@@ -72,7 +72,18 @@ def test_factorizations(tmp_path: Path, source: str, other: str) -> None:
         [str(place), row["name"]] for place, row in enumerate(rows[:3], 1)
     ]
     assert lines[-1][1] == "64"  # the flat ring, for comparison
+    assert lines[-1][0] == str(1 + [row["name"] for row in rows].index("64"))
     assert rows[0]["name"] in check_page(page, source, other)
+
+
+def test_the_flat_ring_is_shown_once() -> None:
+    arguments = ("sweep", "factorizations", "-m", "abci", "-n", "8")
+    named = [line.split()[:2] for line in farandole(*arguments).splitlines()]
+    assert sum(line[1:] == ["8"] for line in named) == 1
+    limited = farandole(*arguments, "--factor-max", "4")
+    assert "3 ordered factorizations" in limited
+    assert limited.split().count("1.00x") == 1
+    assert ["-", "8"] in [line.split()[:2] for line in limited.splitlines()]
 
 
 def test_map(tmp_path: Path) -> None:

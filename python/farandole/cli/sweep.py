@@ -68,7 +68,7 @@ def factorizations(
     found = sorted(map(times, _tracked(chosen)), key=lambda one: (one.seconds, one.layers))
     about = f"allreduce of {size_bytes} by rings in layers, {ranks:,} ranks of {machine}"
     print(f"{about}: {len(found):,} ordered factorizations, {source}")
-    _print(report.hierarchy_rows(found, source, given, top))
+    _print(report.hierarchy_rows(found, times([ranks]), source, given, top))
     facts = {"machine": machine, "ranks": ranks, "bytes": given}
     _save(json_file, source, facts, [{"name": one.name, **asdict(one)} for one in found])
     if html is not None:

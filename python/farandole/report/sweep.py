@@ -14,25 +14,26 @@ from farandole.sweeps import Fastest, Hierarchy
 
 
 def hierarchy_rows(
-    found: Sequence[Hierarchy], source: str, size_bytes: int, top: int
+    found: Sequence[Hierarchy], flat: Hierarchy, source: str, size_bytes: int, top: int
 ) -> list[dict[str, str]]:
-    """The `top` fastest, then the flat ring. `found` is sorted by time."""
-    flat = next((one for one in found if len(one.layers) == 1), None)
-    shown = list(enumerate(found, 1))
-    shown = shown[:top] + [(place, one) for place, one in shown[top:] if one is flat]
+    """The `top` fastest, then the flat ring, found or not. `found` is sorted by time."""
+    shown = [(f"{place:,}", one) for place, one in enumerate(found, 1)]
+    last = [(place, one) for place, one in shown if one == flat] or [("-", flat)]
+    if last[0] in shown[:top]:
+        last = []
     rows = []
-    for place, one in shown:
+    for place, one in shown[:top] + last:
         layers = "  ".join(
             f"{size}: {seconds_text(seconds)}"
             for size, seconds in zip(one.layers, one.layer_seconds, strict=True)
         )
         rows.append(
             {
-                "place": f"{place:,}",
+                "place": place,
                 "layers": one.name,
                 f"{source} time": seconds_text(one.seconds),
                 "GB/s": f"{size_bytes / one.seconds / 1e9:.2f}",
-                "to flat ring": f"{flat.seconds / one.seconds:.2f}x" if flat else "-",
+                "to flat ring": f"{flat.seconds / one.seconds:.2f}x",
                 f"{source} time by layer": layers,
             }
         )
