@@ -62,8 +62,7 @@ What all of it assumes:
 
 
 def ranks_of(machine: _native.Machine) -> list[int]:
-    devices = machine.hosts * machine.devices_per_host
-    return sweeps.doubling(min(RANKS_MAX, devices))
+    return sweeps.rank_counts(machine, RANKS_MAX)
 
 
 def picture(name: str, text: str) -> str:
@@ -289,7 +288,8 @@ def draw_lines(
 
     figure, axes = pyplot.subplots(figsize=(7.5, 3.6))
     for index, (label, y) in enumerate(curves.items()):
-        axes.plot(x, y, marker=".", color=colour(index), label=label)
+        style = ("-", "--", ":")[index % 3]  # curves may lie on one another
+        axes.plot(x, y, style, marker=".", color=colour(index), label=label)
     axes.set_xscale("log", base=2 if log_y else 10)
     if log_y:
         axes.set_yscale("log")

@@ -110,6 +110,12 @@ def fastest(
             yield Fastest(count, size, spec, cost["seconds"])
 
 
-def doubling(most: int) -> list[int]:
-    """2, 4, 8, ... and `most`."""
-    return [*(2**power for power in range(1, most.bit_length()) if 2**power < most), most]
+def rank_counts(machine: _native.Machine, most: int, factor: int = 2) -> list[int]:
+    """factor, factor^2, ... and all devices of the machine, or `most` if it has more."""
+    most = min(most, machine.hosts * machine.devices_per_host)
+    counts = []
+    count = factor
+    while count < most:
+        counts.append(count)
+        count *= factor
+    return [*counts, most]

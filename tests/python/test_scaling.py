@@ -176,7 +176,8 @@ def test_the_map_holds_what_a_call_would_take() -> None:
     assert sweeps.Fastest(8, 4, "chain:chunks=4", 1).family == "chain"
 
 
-def test_doubling_ends_with_the_most() -> None:
-    assert sweeps.doubling(2) == [2]
-    assert sweeps.doubling(16) == [2, 4, 8, 16]
-    assert sweeps.doubling(27) == [2, 4, 8, 16, 27]
+def test_rank_counts_end_with_all_devices() -> None:
+    assert sweeps.rank_counts(switch(2), 99) == [2]
+    assert sweeps.rank_counts(switch(16), 99) == [2, 4, 8, 16]
+    assert sweeps.rank_counts(switch(99), 27) == [2, 4, 8, 16, 27]
+    assert sweeps.rank_counts(switch(99), 99, factor=4) == [4, 16, 64, 99]

@@ -97,8 +97,7 @@ def fastest_map(
 
     _check_html(html)
     described = machines.load(machine).machine()
-    devices = described.hosts * described.devices_per_host
-    counts = numbers(ranks, "ranks") if ranks else sweeps.doubling(min(ranks_max, devices))
+    counts = numbers(ranks, "ranks") if ranks else sweeps.rank_counts(described, ranks_max)
     sizes = size_steps(size(begin, "begin"), size(end, "end"), factor)
     if not sizes:
         raise typer.BadParameter(f"sizes begin at {begin}, above {end}", param_hint="end")
@@ -151,14 +150,11 @@ def scaling(
     from farandole import machines
     from farandole import scaling as steps
     from farandole.report import scaling as report
-    from farandole.sweeps import doubling
+    from farandole.sweeps import rank_counts
 
     _check_html(html)
     described = machines.load(machine).machine()
-    devices = described.hosts * described.devices_per_host
-    counts = numbers(ranks, "ranks") if ranks else doubling(min(ranks_max, devices))[1::2]
-    if ranks is None and min(ranks_max, devices) not in counts:
-        counts.append(min(ranks_max, devices))
+    counts = numbers(ranks, "ranks") if ranks else rank_counts(described, ranks_max, 4)
     training = steps.Training(
         model=model,
         batch=batch,
