@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from farandole import _native
@@ -62,7 +65,7 @@ def ring_hierarchies(
 
 
 class HierarchyTimes:
-    """Times of an allreduce of `size_bytes` by rings in layers."""
+    """Times of an allreduce of `size_bytes` by rings in layers. Threads may call it at once."""
 
     def __init__(
         self,
@@ -75,21 +78,32 @@ class HierarchyTimes:
         if source not in SOURCES:
             raise InvalidArgumentError(f"source is '{source}', allowed are {', '.join(SOURCES)}")
         self._machine, self._ranks, self._size = machine, ranks, size_bytes
-        self._simulator = None
-        if source == "simulated":
-            self._simulator = _native.Simulator(machine, ranks, routing=routing)
+        self._source, self._routing = source, routing
+        self._own = threading.local()  # a simulator serves one thread at a time
 
     def __call__(self, layers: Sequence[int]) -> Hierarchy:
         spec = "hierarchical:layers=" + "/".join(f"{size}ring" for size in layers)
-        if self._simulator is None:
+        if self._source == "predicted":
             cost = _native.predict(self._machine, "allreduce", spec, self._size, self._ranks)
         else:
             schedule = _native.Schedule.build("allreduce", spec, self._ranks)
-            cost = self._simulator.run([(schedule, self._size, [], [])], path="rounds")
+            cost = self._simulator().run([(schedule, self._size, [], [])], path="rounds")
         seconds = [0.0] * len(layers)
         for stage in cost["stages"]:
             seconds[_layer_of(stage["name"]) - 1] += stage["seconds"]
         return Hierarchy(tuple(layers), tuple(seconds), cost["seconds"])
+
+    def _simulator(self) -> _native.Simulator:
+        if not hasattr(self._own, "simulator"):
+            made = _native.Simulator(self._machine, self._ranks, routing=self._routing)
+            self._own.simulator = made
+        simulator: _native.Simulator = self._own.simulator
+        return simulator
+
+    def all(self, chosen: Sequence[Sequence[int]]) -> Iterator[Hierarchy]:
+        """In the order of `chosen`; simulated on all cores of this process."""
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            yield from pool.map(self, chosen)
 
 
 def _layer_of(stage: str) -> int:

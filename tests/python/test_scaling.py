@@ -138,7 +138,9 @@ def test_layers_add_up_to_the_whole(source: str) -> None:
     times = sweeps.HierarchyTimes(switch(24), 24, 10**6, source)
     layers = sweeps.ring_hierarchies(24)
     assert len(layers) == 20  # ordered factorizations of 24
-    for one in map(times, layers):
+    assert [one.layers for one in times.all(layers)] == layers
+    assert [times(one) for one in layers] == list(times.all(layers))
+    for one in times.all(layers):
         assert sum(one.layer_seconds) == pytest.approx(one.seconds, rel=1e-9)
         assert min(one.layer_seconds) > 0
     # 2 (k - 1) messages of 1/k, of what the layers before have left.

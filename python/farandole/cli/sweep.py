@@ -65,7 +65,8 @@ def factorizations(
     described = machines.load(machine).machine()
     chosen = sweeps.ring_hierarchies(ranks, factor_max, powers_of_two)
     times = sweeps.HierarchyTimes(described, ranks, given, source, routing)
-    found = sorted(map(times, _tracked(chosen)), key=lambda one: (one.seconds, one.layers))
+    timed = _tracked(times.all(chosen), len(chosen))
+    found = sorted(timed, key=lambda one: (one.seconds, one.layers))
     about = f"allreduce of {size_bytes} by rings in layers, {ranks:,} ranks of {machine}"
     print(f"{about}: {len(found):,} ordered factorizations, {source}")
     _print(report.hierarchy_rows(found, times([ranks]), source, given, top))
@@ -103,7 +104,7 @@ def fastest_map(
         raise typer.BadParameter(f"sizes begin at {begin}, above {end}", param_hint="end")
     found = [
         cell
-        for count in _tracked(counts)
+        for count in _tracked(counts, len(counts))
         for cell in sweeps.fastest(described, collective, [count], sizes)
     ]
     about = f"{collective} on {machine}: the fastest algorithm by size and scale"
@@ -165,7 +166,7 @@ def scaling(
     chosen = steps.variants(training, groups)
     found = [
         point
-        for count in _tracked(counts)
+        for count in _tracked(counts, len(counts))
         for point in steps.scale(described, chosen, [count], global_batch)
     ]
     about = f"{model} on {machine}: weak and strong scaling"
@@ -183,11 +184,11 @@ def _check_html(html: Path | None) -> None:
         require_plotly()
 
 
-def _tracked(items: Sequence[_T]) -> Iterator[_T]:
+def _tracked(items: Iterable[_T], total: int) -> Iterator[_T]:
     from rich.console import Console
     from rich.progress import track
 
-    yield from track(items, "Sweeping", console=Console(stderr=True), transient=True)
+    yield from track(items, "Sweeping", total, console=Console(stderr=True), transient=True)
 
 
 def _print(rows: Sequence[Mapping[str, str]], wrapped: Iterable[str] = ()) -> None:
