@@ -4,7 +4,7 @@
 
     pip install . --group docs && python tools/predictions.py
 
-It takes some minutes and 3 GB of memory: most of it is for the controllers of 27,600 ranks.
+It takes some minutes and 5 GB of memory: most of it is for the controllers of 27,600 ranks.
 """
 
 from __future__ import annotations
