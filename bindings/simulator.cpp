@@ -3,16 +3,21 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <exception>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bindings.hpp"
 #include "simulator/coordination.hpp"
 #include "simulator/simulate.hpp"
+#include "simulator/training.hpp"
 
 namespace nb = nanobind;
 
@@ -143,6 +148,42 @@ nb::dict simulate_schedule(const Machine& machine, const nb::object& schedule, d
   return run_calls(simulator, calls, path, {}, SimulationOptions{}.busiest_links, true, false);
 }
 
+using GradientTuple = std::tuple<std::uint64_t, double, std::int32_t>;  // elements, ready, group
+
+nb::dict train(const std::vector<GradientTuple>& gradients, double compute_seconds,
+               double cycle_seconds, double control_seconds, std::uint64_t fusion_threshold,
+               const nb::callable& allreduce_seconds) {
+  TrainingScenario scenario;
+  for (const auto& [elements, ready, group] : gradients) {
+    scenario.gradients.push_back({elements, ready, group});
+  }
+  scenario.compute_seconds = compute_seconds;
+  scenario.cycle_seconds = cycle_seconds;
+  scenario.control_seconds = control_seconds;
+  scenario.fusion_threshold_bytes = fusion_threshold;
+  std::exception_ptr raised;  // by the first call that failed; goes on when the library is left
+  scenario.allreduce_seconds = [&](std::uint64_t bytes) {
+    if (raised) return 0.0;
+    try {
+      return nb::cast<double>(allreduce_seconds(bytes));
+    } catch (...) {
+      raised = std::current_exception();
+      return 0.0;
+    }
+  };
+  auto simulated = simulate_training(scenario);
+  if (raised) std::rethrow_exception(raised);
+  const TrainingCost cost = take(std::move(simulated));
+  nb::dict result;
+  result["seconds"] = cost.seconds;
+  result["exposed_seconds"] = cost.exposed_seconds;
+  result["communication_seconds"] = cost.communication_seconds;
+  result["control_seconds"] = cost.control_seconds;
+  result["cycles"] = cost.cycles;
+  result["batches"] = cost.batches;
+  return result;
+}
+
 }  // namespace
 
 void bind_simulator(nb::module_& module) {
@@ -162,6 +203,8 @@ void bind_simulator(nb::module_& module) {
            "skip_repeats"_a = true, "finish"_a = false);
   module.def("simulate_schedule", &simulate_schedule, "machine"_a, "schedule"_a, "bytes"_a,
              nb::kw_only(), "path"_a = "auto", "routing"_a = "static_hash", "seed"_a = 0);
+  module.def("simulate_training", &train, "gradients"_a, "compute_seconds"_a, "cycle_seconds"_a,
+             "control_seconds"_a, "fusion_threshold"_a, "allreduce_seconds"_a);
   module.def("simulate_coordination", &simulate, "design"_a, "rank_count"_a, "tensor_count"_a = 161,
              "cache_capacity"_a = 1024, "step_count"_a = 2, "latency_us"_a = 2.0,
              "overhead_us"_a = 1.0, "bytes_per_us"_a = 10'000.0);

@@ -6,7 +6,7 @@ Enum values are indices into `DTYPES`, `REDUCTIONS` and `COLLECTIVES`. Every cal
 releases the GIL. Errors are the classes of farandole.errors, raised with their attributes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 DTYPES: list[str]
@@ -209,6 +209,18 @@ def simulate_coordination(
 ) -> list[dict[str, Any]]:
     """messages, bytes, message_bytes_max, received_by_rank_0, rounds, seconds of each step's
     cycle, by the production controllers of all ranks (simulator/coordination.hpp)."""
+
+def simulate_training(
+    gradients: Sequence[tuple[int, float, int]],
+    compute_seconds: float,
+    cycle_seconds: float,
+    control_seconds: float,
+    fusion_threshold: int,
+    allreduce_seconds: Callable[[int], float],
+) -> dict[str, Any]:
+    """One training step. Gradients are (float32 elements, seconds until ready, group or -1);
+    `allreduce_seconds` tells what a batch of so many bytes takes. Returns seconds, exposed_seconds,
+    communication_seconds, control_seconds, cycles and batches (simulator/training.hpp)."""
 
 class Simulator:
     """Times schedules on a machine with ranks on it (simulator/simulate.hpp). `placement`: (host,

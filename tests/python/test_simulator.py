@@ -75,6 +75,44 @@ def test_errors_name_the_argument() -> None:
         simulator.run([(ring, BYTES, [], [])] * 2, path="rounds")
 
 
+def step(*gradients: tuple[int, float, int], **changes: object) -> dict[str, float]:
+    arguments = {
+        "gradients": gradients,
+        "compute_seconds": 0.05,
+        "cycle_seconds": 1e-3,
+        "control_seconds": 1e-4,
+        "fusion_threshold": 2**27,
+        "allreduce_seconds": lambda size: 1e-3 + size * 1e-9,
+    }
+    return _native.simulate_training(**(arguments | changes))
+
+
+# Goal: Python's function is asked for the time of every batch, and its numbers are added up.
+# Method: two gradients apart, the second at the very end; by hand.
+def test_a_training_step_asks_for_the_time_of_each_batch() -> None:
+    asked: list[int] = []
+
+    def seconds(size: int) -> float:
+        asked.append(size)
+        return 1e-3 + size * 1e-9
+
+    cost = step((250_000, 0.01, -1), (500_000, 0.05, -1), allreduce_seconds=seconds)
+    assert asked == [1_000_000, 2_000_000]
+    assert (cost["cycles"], cost["batches"]) == (2, 2)
+    assert cost["communication_seconds"] == pytest.approx(5e-3)
+    assert cost["exposed_seconds"] == pytest.approx(1e-4 + 3e-3)
+    assert cost["seconds"] == pytest.approx(0.05 + 1e-4 + 3e-3)
+
+
+def test_errors_of_a_training_step() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"'gradients\[0\].ready' is 0.06"):
+        step((1, 0.06, -1))
+    with pytest.raises(ZeroDivisionError):
+        step((1, 0.0, -1), (1, 0.02, -1), allreduce_seconds=lambda size: size / 0)
+    with pytest.raises(RuntimeError):
+        step((1, 0.0, -1), allreduce_seconds=lambda size: "long")
+
+
 def test_other_threads_run_meanwhile() -> None:
     simulator = _native.Simulator(crossbar(512), 512)
     schedule = _native.Schedule.build("allreduce", "ring", 512)

@@ -18,6 +18,7 @@ from farandole.cli.probe import probe
 from farandole.cli.run import run
 from farandole.cli.show import settings
 from farandole.cli.simulate import app as simulate
+from farandole.cli.sweep import app as sweep
 from farandole.cli.topo import topo
 from farandole.cli.trace import trace
 from farandole.cli.tune import tune
@@ -53,4 +54,5 @@ for command in (topo, probe, plan, tune, bench, algorithms, explain, verify, set
     app.command()(command)
 app.command(hidden=True)(agent)
 app.add_typer(simulate, name="simulate")
+app.add_typer(sweep, name="sweep")
 app.add_typer(trace, name="trace")

@@ -9,6 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from farandole.cli.arguments import numbers, require_plotly, write
+from farandole.cli.simulate_collective import collective
+from farandole.cli.simulate_training import training
 from farandole.report.coordination import DESIGNS, Cycle, as_html, as_rows
 from farandole.report.tables import as_json, print_table
 
@@ -52,9 +55,9 @@ def coordinator(
 
     from farandole import _native
 
-    counts = _numbers(ranks)
+    counts = numbers(ranks, "ranks")
     if html is not None:
-        _require_plotly()
+        require_plotly()
     cycles: list[Cycle] = []
     cases = [(design, count) for count in counts for design in DESIGNS]
     for design, count in track(cases, description="Simulating", transient=True):
@@ -71,25 +74,10 @@ def coordinator(
     rows = as_rows(cycles)
     print_table(rows, list(rows[0]), wrapped=())
     if json_file is not None:
-        json_file.write_text(as_json(rows) + "\n")
+        write(json_file, as_json(rows) + "\n")
     if html is not None:
-        html.write_text(as_html(cycles, tensors))
+        write(html, as_html(cycles, tensors))
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) < 1:
-        raise typer.BadParameter(f"'{text}' is no list of numbers of 1 or more", param_hint="ranks")
-    return numbers
-
-
-def _require_plotly() -> None:
-    try:
-        import plotly  # noqa: F401
-    except ImportError:
-        raise typer.BadParameter(
-            "plots need plotly: pip install 'farandole[report]'", param_hint="html"
-        ) from None
+app.command()(collective)
+app.command()(training)
