@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdlib>
 #include <limits>
 #include <vector>
 
@@ -25,8 +26,15 @@ inline MessageCost message_cost(const Network& network, std::int32_t from, std::
   const HopCost& hop = network.machine().hops[static_cast<std::size_t>(route.hop)];
   MessageCost cost{route.hop, hop.alpha + route.latency, hop.efficiency};
   if (links.size() == before) cost.fixed_rate = std::numeric_limits<double>::infinity();
+  // The stride of a ring is between neighbours; the last of them is size - 1 strides from the
+  // first.
+  const std::int64_t distance = std::abs(std::int64_t{to} - from);
   for (const HopCost::RingRate& rate : hop.ring_rates) {
-    if (ring_size > 0 && rate.ring_size == ring_size) cost.fixed_rate = rate.bytes_per_second;
+    const bool meant = rate.stride == 0 || distance == rate.stride ||
+                       distance == rate.stride * (rate.ring_size - 1);
+    if (meant && ring_size > 0 && rate.ring_size == ring_size) {
+      cost.fixed_rate = rate.bytes_per_second;
+    }
   }
   if (cost.fixed_rate > 0) links.resize(before);
   return cost;

@@ -15,7 +15,7 @@ from farandole.errors import InvalidArgumentError, UnsupportedError
 ALPHA, RATE, BYTES = 5e-6, 1e10, 1e6
 
 
-def crossbar(hosts: int) -> _native.Machine:
+def crossbar(hosts: int, ring_rates: dict[tuple[int, int], float] | None = None) -> _native.Machine:
     return _native.Machine(
         name="crossbar",
         nodes=[("gpu", "gpu"), ("nic", "nic")],
@@ -24,7 +24,7 @@ def crossbar(hosts: int) -> _native.Machine:
         nic_of=[1],
         hosts=hosts,
         nic_bytes_per_second=RATE,
-        hops={"rack": {"alpha": ALPHA}},
+        hops={"rack": {"alpha": ALPHA, "ring_rates": ring_rates or {}}},
     )
 
 
@@ -39,6 +39,21 @@ def test_a_ring_takes_what_its_formula_says(path: str) -> None:
     assert result["bytes"] == pytest.approx(14 * BYTES)
     assert [stage["name"] for stage in result["stages"]] == ["ring"]
     assert result["busiest"][0]["name"].startswith("host 0: ")
+
+
+# Goal: a measured rate of rings of one stride is for those only, as in the closed forms.
+# Method: layer 2 of 2x4 is rings of 4 at stride 2; a rate for these, and one for others.
+@pytest.mark.parametrize("path", ["events", "rounds"])
+@pytest.mark.parametrize(("stride", "rate"), [(2, RATE / 2), (0, RATE / 2), (1, RATE)])
+def test_ring_rates_by_stride(path: str, stride: int, rate: float) -> None:
+    layers = "hierarchical:layers=2ring/4ring"
+    schedule = _native.Schedule.build("allreduce", layers, 8)
+    machine = crossbar(8, {(4, stride): RATE / 2})
+    result = _native.simulate_schedule(machine, schedule, BYTES, path=path)
+    first, second = 2 * (ALPHA + BYTES / 2 / RATE), 6 * (ALPHA + BYTES / 8 / rate)
+    assert result["seconds"] == pytest.approx(first + second, rel=1e-9)
+    predicted = _native.predict(machine, "allreduce", layers, BYTES, 8)
+    assert predicted["seconds"] == pytest.approx(first + second, rel=1e-9)
 
 
 def test_calls_overlap_on_places_of_their_own() -> None:
