@@ -157,13 +157,14 @@ class Checker {
             text(cost.fill_chunks), "a number of messages, finite and not negative");
     require(cost.efficiency > 0 && cost.efficiency <= 1, hop + ".efficiency", text(cost.efficiency),
             "a share above 0, up to 1");
-    std::int64_t before = 1;
+    HopCost::RingRate before{.ring_size = 1};
     for (std::size_t i = 0; i < cost.ring_rates.size(); ++i) {
       const HopCost::RingRate& ring = cost.ring_rates[i];
       const std::string field = element((hop + ".ring_rates").c_str(), i);
-      count(field + ".ring_size", ring.ring_size, before + 1);  // sorted, each once
+      const bool longer = ring.stride <= before.stride;  // sorted, each once
+      count(field + ".ring_size", ring.ring_size, before.ring_size + (longer ? 1 : 0));
       rate(field + ".bytes_per_second", ring.bytes_per_second);
-      before = ring.ring_size;
+      before = ring;
     }
   }
 
