@@ -87,7 +87,8 @@ std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& 
 }
 
 void begin_stage(ScheduleBuilder& b, const Level& level, const char* what) {
-  b.stage(std::string(what) + "_" + std::to_string(level.layer), level.ring_size);
+  b.stage(std::string(what) + "_" + std::to_string(level.layer), level.ring_size,
+          level.ring_size > 0 ? level.stride : 1);
 }
 
 std::vector<Layer> default_layers(std::int64_t rank_count) {
@@ -129,6 +130,22 @@ void gather_blocks(ScheduleBuilder& b, const Level& level, const Place& place) {
         .send(place(level.first((d - s) % n), block), level.peer((d + 1) % n))
         .receive(place(level.first((d - s - 1) % n), block), level.peer((d - 1) % n));
   });
+}
+
+void allreduce_in_layers(ScheduleBuilder& b, const std::vector<Level>& levels, const Place& inputs,
+                         const Place& sums) {
+  const auto stage = [&](const Level& level, const char* what) {
+    begin_stage(b, level, level.layer == levels.back().layer ? "allreduce" : what);
+  };
+  for (const Level& level : levels) {
+    b.rotation({level.size, level.stride, level.block, 0});
+    stage(level, "scatter");
+    scatter_sums(b, level, level.stride == 1 ? inputs : sums, sums);
+  }
+  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
+    stage(*level, "gather");
+    gather_blocks(b, *level, sums);
+  }
 }
 
 Place slots() {

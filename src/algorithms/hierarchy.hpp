@@ -56,6 +56,12 @@ void scatter_sums(ScheduleBuilder& b, const Level& level, const Place& source, c
 /// Adds the rounds that all-gather over one level, the inverse of scatter_sums().
 void gather_blocks(ScheduleBuilder& b, const Level& level, const Place& place);
 
+/// Adds the rounds of an allreduce over all levels, `inputs` being where the innermost ones find
+/// theirs and `sums` the place of everything else. What the last layer scatters it gathers at once:
+/// that is one stage, an allreduce in a layer ("allreduce_2"), as a flat ring is.
+void allreduce_in_layers(ScheduleBuilder& b, const std::vector<Level>& levels, const Place& inputs,
+                         const Place& sums);
+
 /// Slots of scratch as a place; for collectives whose chunks are all equally long.
 Place slots();
 

@@ -17,25 +17,36 @@ enum class Hop : std::uint8_t { kHost, kRack, kFabric };
 inline constexpr std::size_t kHopCount = 3;
 inline constexpr const char* kHopNames[kHopCount] = {"host", "rack", "fabric"};
 
-/// What a message costs beyond the wires it uses: at a rank, one message of b bytes takes
+/// What a message costs beyond the wires it uses. From the moment that both ends have come to it,
+/// one of b bytes takes
 ///
-///   [at the start of a stage: call] + alpha + latency of its links + b / (rate * efficiency)
+///   alpha + latency of its links + overhead * further + b (1 + fill) / (rate * efficiency)
 ///
-/// and a stage as a whole another fill_chunks * b / (rate * efficiency), with b of its first
-/// message. All times in seconds.
+/// and then its reduction at the receiver. Planner and simulator both mean by
+///
+///   stage     what a schedule calls so, or all of it: one library call. A hierarchy of h layers is
+///             2 h - 1 of them: each layer scatters and gathers, the last one does both in one.
+///   call      paid by a rank when it enters its first round with messages of a stage, before they
+///             start: the dearest of the hops that they go over
+///   fill      fill_chunks for what a rank sends in that round, else 0
+///   further   messages over this hop that the sender sends, or the receiver receives, in the same
+///             round: the larger number, less one
+///
+/// Source: docs/design/0010. All times in seconds.
 struct HopCost {
   double alpha = 0;        // start-up of one message
-  double call = 0;         // of one library call or kernel launch; a stage of a plan is one
+  double call = 0;         // of one library call or kernel launch
   double fill_chunks = 0;  // of a message that a stage moves before its pipeline is full
-  double overhead = 0;     // of a rank for each further message of a round, beyond the first
+  double overhead = 0;     // of a message for each other one of its round
   double efficiency = 1;   // share of the wires' rate that a message reaches, 0 < efficiency <= 1
   /// Measured rates of a ring among `ring_size` neighbours, in bytes per second: they replace what
-  /// the wires say, where several paths join. Sorted by size, then by stride; a rate for a ring's
-  /// own stride goes before that for any. A size that is not listed has none.
+  /// the wires say, where several paths join, in stages that a schedule calls rings; efficiency
+  /// counts. Sorted by size, then by stride, each once; a rate for a ring's own stride goes before
+  /// that for any. A size that is not listed has none.
   struct RingRate {
     std::int64_t ring_size = 0;
     double bytes_per_second = 0;
-    std::int64_t stride = 0;  // ranks from one member to the next; 0: any
+    std::int64_t stride = 0;  // positions from one member to the next; 0: any
     bool operator==(const RingRate&) const = default;
   };
   std::vector<RingRate> ring_rates;

@@ -18,7 +18,17 @@
 //
 // On a machine each round goes as far as its pattern says, and what machine.hpp adds to alpha and
 // beta is added: a call at the start of a stage, the part of a message that fills a pipeline,
-// efficiency, measured rates of rings, more messages at once, reductions and copies.
+// efficiency, measured rates of rings, more messages at once, reductions and copies. Where all
+// messages of a round are alike that is what the simulator finds; tests/agreement says where, and
+// how far off the rest is:
+//
+//   two trees        in fewer than 8 pieces up to 15 % above, since a message counts as slow as the
+//                    busier port of its round; on several levels down to half, since edges cross
+//                    hosts by no rule
+//   folded ranks     p no power of two, on several levels: a factor of 2, halving 3
+//   mixed distances  direct or pairwise with reductions: up to 10 % above, a ring both ways 30 %;
+//                    chains and leaders of two levels with calls that differ by hop: 25 %
+//   copies           that only some ranks make are left out
 namespace farandole {
 
 /// Rounds of one phase of an algorithm that go equally far. All in seconds.

@@ -24,15 +24,20 @@ void each_peer(const Pattern& pattern, std::int64_t rank, std::int64_t rank_coun
   const auto send = [&](std::int64_t peer) {
     if (peer != rank && peer >= 0 && peer < rank_count) visit(peer);
   };
+  if (rank % pattern.every != 0) return;
   const std::int64_t digit = rank / stride % size;
   switch (pattern.kind) {
+    case Pattern::Kind::kBothWays:
+      send(digit > 0 ? rank - stride : rank + (size - 1) * stride);
+      [[fallthrough]];
     case Pattern::Kind::kRing:
+    case Pattern::Kind::kCycle:
       return send(digit + 1 < size ? rank + stride : rank - digit * stride);
     case Pattern::Kind::kAll:
       for (std::int64_t i = 0; i < size; ++i) send(rank + (i - digit) * stride);
       return;
     case Pattern::Kind::kFan:
-      if (rank >= pattern.senders) return;
+      if ((pattern.group > 0 ? rank % pattern.group : rank) >= pattern.senders) return;
       for (std::int64_t i = 1; i < size; ++i) send(rank + i * stride);
       return;
     case Pattern::Kind::kRotate:
@@ -52,6 +57,17 @@ struct Levels::Loads {
   std::array<double, kHopCount> latency{};
   std::array<std::int64_t, kHopCount> sent_max{};  // messages of one rank
   std::uint8_t used = 0;                           // bit per hop
+
+  /// Begins another host; what leaves the rack stays.
+  void clear(const Machine& machine) {
+    links.assign(2 * machine.links.size(), 0);
+    hops.assign(links.size(), 0);
+    nics.assign(machine.nodes.size(), 0);
+    nic_hops.assign(nics.size(), 0);
+    latency = {};
+    sent_max = {};
+    used = 0;
+  }
 };
 
 Levels::Levels(const Machine& machine, const Placement& placement)
@@ -183,7 +199,6 @@ void Levels::add_rack_flows(Loads& loads, const Pattern& pattern) const {
       if (rack_of(peer) != 0) loads.rack += 1;
     });
   }
-  if (loads.rack > 0) loads.used |= static_cast<std::uint8_t>(1u << index(Hop::kFabric));
 }
 
 double Levels::ring_rate(Hop hop, const Pattern& pattern) const {
@@ -196,15 +211,24 @@ double Levels::ring_rate(Hop hop, const Pattern& pattern) const {
   return rate;
 }
 
+/// What the hosts of the first rack see, each hop at the host where it is slowest; without racks,
+/// what the first host sees.
 Levels::HopTable Levels::measure(const Pattern& pattern) const {
+  HopTable table{};
   Loads loads;
-  loads.links.resize(2 * machine_.links.size());
-  loads.hops.resize(loads.links.size());
-  loads.nics.resize(machine_.nodes.size());
-  loads.nic_hops.resize(machine_.nodes.size());
+  const bool racks = machine_.hosts_per_rack > 0 && ranks_per_rack_ < rank_count();
+  if (racks) add_rack_flows(loads, pattern);
+  const std::int64_t hosts = racks ? machine_.hosts_per_rack : 1;
+  for (std::int64_t host = 0; host < hosts; ++host) measure_host(host, pattern, loads, table);
+  return table;
+}
+
+void Levels::measure_host(std::int64_t host, const Pattern& pattern, Loads& loads,
+                          HopTable& table) const {
+  loads.clear(machine_);
   const bool symmetric = pattern.kind != Pattern::Kind::kFan;
   for (std::int64_t local = 0; local < ranks_per_host_; ++local) {
-    const std::int64_t rank = rank_at(0, local);
+    const std::int64_t rank = rank_at(host, local);
     if (rank >= rank_count()) break;
     std::array<std::int64_t, kHopCount> sent{};
     each_peer(pattern, rank, rank_count(), [&](std::int64_t peer) {
@@ -215,39 +239,45 @@ Levels::HopTable Levels::measure(const Pattern& pattern) const {
       loads.sent_max[hop] = std::max(loads.sent_max[hop], sent[hop]);
     }
   }
-  if (machine_.hosts_per_rack > 0 && ranks_per_rack_ < rank_count()) add_rack_flows(loads, pattern);
-  HopTable table{};
-  for (std::size_t hop = 0; hop < kHopCount; ++hop) {
-    if ((loads.used >> hop & 1) == 0) continue;
-    const HopCost& extra = machine_.hops[hop];
-    RoundCost& cost = table[hop];
-    cost.hop = static_cast<Hop>(hop);
-    // A message that leaves the host passes two of them.
-    const bool leaves = cost.hop != Hop::kHost;
-    cost.alpha = extra.alpha + loads.latency[hop] * (leaves ? 2 : 1) +
-                 (leaves ? 2 * machine_.nic_latency : 0) +
-                 (cost.hop == Hop::kFabric ? 2 * machine_.uplink_latency : 0);
-    const std::int64_t more = std::max<std::int64_t>(0, loads.sent_max[hop] - 1);
-    cost.alpha += static_cast<double>(more) * extra.overhead;
-    double& beta = cost.seconds_per_byte;
-    for (std::size_t i = 0; i < loads.links.size(); ++i) {
-      if ((loads.hops[i] >> hop & 1) == 0) continue;
-      const Machine::Link& link = machine_.links[i / 2];
-      const double load = loads.links[i] + (link.half_duplex ? loads.links[i ^ 1] : 0);
-      beta = std::max(beta, load / link.bytes_per_second);
-    }
-    for (std::size_t node = 0; node < loads.nics.size(); ++node) {
-      if ((loads.nic_hops[node] >> hop & 1) == 0) continue;
-      beta = std::max(beta, loads.nics[node] / machine_.nic_bytes_per_second);
-    }
-    if (cost.hop == Hop::kFabric && machine_.uplinks > 0) {
-      const double share = std::max(1.0, loads.rack / static_cast<double>(machine_.uplinks));
-      beta = std::max(beta, share / machine_.uplink_bytes_per_second);
-    }
-    if (const double rate = ring_rate(cost.hop, pattern); rate > 0) beta = 1 / rate;
-    beta /= extra.efficiency;
+  for (const Hop hop : {Hop::kHost, Hop::kRack, Hop::kFabric}) {
+    if ((loads.used >> index(hop) & 1) == 0) continue;
+    const RoundCost cost{hop, start_up(loads, hop), seconds_per_byte(loads, hop, pattern)};
+    std::optional<RoundCost>& slowest = table[index(hop)];
+    if (!slowest) slowest = RoundCost{.hop = hop};
+    slowest->alpha = std::max(slowest->alpha, cost.alpha);
+    slowest->seconds_per_byte = std::max(slowest->seconds_per_byte, cost.seconds_per_byte);
   }
-  return table;
+}
+
+double Levels::start_up(const Loads& loads, Hop hop) const {
+  // A message that leaves the host passes two of them.
+  const double hosts = hop == Hop::kHost ? 1 : 2;
+  double seconds = extras(hop).alpha + loads.latency[index(hop)] * hosts;
+  if (hop != Hop::kHost) seconds += 2 * machine_.nic_latency;
+  if (hop == Hop::kFabric) seconds += 2 * machine_.uplink_latency;
+  const std::int64_t more = std::max<std::int64_t>(0, loads.sent_max[index(hop)] - 1);
+  return seconds + static_cast<double>(more) * extras(hop).overhead;
+}
+
+double Levels::seconds_per_byte(const Loads& loads, Hop hop, const Pattern& pattern) const {
+  const double efficiency = extras(hop).efficiency;
+  if (const double rate = ring_rate(hop, pattern); rate > 0) return 1 / rate / efficiency;
+  double slowest = 0;
+  for (std::size_t i = 0; i < loads.links.size(); ++i) {
+    if ((loads.hops[i] >> index(hop) & 1) == 0) continue;
+    const Machine::Link& link = machine_.links[i / 2];
+    const double load = loads.links[i] + (link.half_duplex ? loads.links[i ^ 1] : 0);
+    slowest = std::max(slowest, load / link.bytes_per_second);
+  }
+  for (std::size_t node = 0; node < loads.nics.size(); ++node) {
+    if ((loads.nic_hops[node] >> index(hop) & 1) == 0) continue;
+    slowest = std::max(slowest, loads.nics[node] / machine_.nic_bytes_per_second);
+  }
+  if (hop == Hop::kFabric && machine_.uplinks > 0) {
+    const double uplinks = static_cast<double>(machine_.uplinks) * machine_.uplink_bytes_per_second;
+    slowest = std::max(slowest, loads.rack / uplinks);
+  }
+  return slowest / efficiency;
 }
 
 const Levels::HopTable& Levels::costs(const Pattern& pattern) {
@@ -258,10 +288,34 @@ const Levels::HopTable& Levels::costs(const Pattern& pattern) {
 
 RoundCost Levels::round(const Pattern& pattern, double bytes) {
   RoundCost slowest;
-  for (const RoundCost& cost : costs(pattern)) {
-    if (cost.seconds(bytes) > slowest.seconds(bytes)) slowest = cost;
+  for (const std::optional<RoundCost>& cost : costs(pattern)) {
+    if (cost && cost->seconds(bytes) >= slowest.seconds(bytes)) slowest = *cost;
   }
   return slowest;
+}
+
+double Levels::call(const Pattern& pattern) {
+  double dearest = 0;
+  for (const std::optional<RoundCost>& cost : costs(pattern)) {
+    if (cost) dearest = std::max(dearest, extras(cost->hop).call);
+  }
+  return dearest;
+}
+
+std::array<std::int64_t, kHopCount> Levels::hop_distances() const {
+  std::array<std::int64_t, kHopCount> distances{};
+  for (std::int64_t rank = rank_count() - 1; rank > 0; --rank) {
+    distances[index(hop_between(0, rank))] = rank;
+  }
+  return distances;
+}
+
+std::array<std::int64_t, kHopCount> Levels::chain_hops() const {
+  std::array<std::int64_t, kHopCount> count{};
+  for (std::int64_t rank = 1; rank < rank_count(); ++rank) {
+    ++count[index(hop_between(rank - 1, rank))];
+  }
+  return count;
 }
 
 }  // namespace farandole

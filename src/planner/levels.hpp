@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "farandole/result.hpp"
@@ -24,23 +25,43 @@ struct Placement {
 /// Who sends to whom in one round. Ranks below rank_count; all others are left out.
 struct Pattern {
   enum class Kind : std::uint8_t {
-    kRing,  // in groups of `size` ranks `stride` apart, each to the next one, the last to the first
-    kAll,   // in such groups, each to all others
-    kFan,   // ranks below `senders` to those stride, 2 stride, ... (size - 1) stride above
-    kRotate,  // each to the rank `stride` above it, modulo rank_count
+    kRing,      // in groups of `size` ranks `stride` apart, each to the next one, the last to the
+                // first: a stage that HopCost::ring_rates are of
+    kCycle,     // the same, and no such stage
+    kBothWays,  // the same, and each to the one before too
+    kAll,       // in such groups, each to all others
+    kFan,       // ranks below `senders` to those stride, 2 stride, ... (size - 1) stride above, in
+                // every group of `group` ranks, or among all
+    kRotate,    // each to the rank `stride` above it, modulo rank_count
   };
   Kind kind = Kind::kRing;
   std::int64_t stride = 1;
   std::int64_t size = 2;
   std::int64_t senders = 0;
+  std::int64_t group = 0;
+  std::int64_t every = 1;  // only multiples of it send
   auto operator<=>(const Pattern&) const = default;
 
   static Pattern ring(std::int64_t stride, std::int64_t size) {
     return {Kind::kRing, stride, size};
   }
+  static Pattern cycle(std::int64_t stride, std::int64_t size) {
+    return {Kind::kCycle, stride, size};
+  }
+  static Pattern both_ways(std::int64_t stride, std::int64_t size) {
+    return {Kind::kBothWays, stride, size};
+  }
+  /// Neighbours `stride` apart, with each other.
+  static Pattern pairs(std::int64_t stride) { return cycle(stride, 2); }
   static Pattern all(std::int64_t stride, std::int64_t size) { return {Kind::kAll, stride, size}; }
-  static Pattern fan(std::int64_t stride, std::int64_t size, std::int64_t senders) {
-    return {Kind::kFan, stride, size, senders};
+  static Pattern fan(std::int64_t stride, std::int64_t size, std::int64_t senders,
+                     std::int64_t group = 0) {
+    return {Kind::kFan, stride, size, senders, group};
+  }
+  Pattern of_every(std::int64_t ranks) const {
+    Pattern some = *this;
+    some.every = ranks;
+    return some;
   }
   static Pattern rotate(std::int64_t stride) { return {Kind::kRotate, stride}; }
 };
@@ -79,10 +100,16 @@ class Levels {
 
   /// Cost of one round of this pattern, each message of `bytes`.
   RoundCost round(const Pattern& pattern, double bytes);
+  /// The dearest HopCost::call of the hops that this pattern's messages go over.
+  double call(const Pattern& pattern);
+  /// Messages from each rank to the next one by hop, the last one's left out.
+  std::array<std::int64_t, kHopCount> chain_hops() const;
+  /// How far above rank 0 the first rank is that a message reaches over each hop.
+  std::array<std::int64_t, kHopCount> hop_distances() const;
 
  private:
   struct Loads;
-  using HopTable = std::array<RoundCost, kHopCount>;
+  using HopTable = std::array<std::optional<RoundCost>, kHopCount>;
   struct Step {
     std::int32_t link = -1;  // 2 * link + direction
     std::int32_t node = -1;
@@ -90,6 +117,9 @@ class Levels {
 
   const HopTable& costs(const Pattern& pattern);
   HopTable measure(const Pattern& pattern) const;
+  void measure_host(std::int64_t host, const Pattern& pattern, Loads& loads, HopTable& table) const;
+  double start_up(const Loads& loads, Hop hop) const;
+  double seconds_per_byte(const Loads& loads, Hop hop, const Pattern& pattern) const;
   double ring_rate(Hop hop, const Pattern& pattern) const;
   void find_routes();
   std::int64_t host_of(std::int64_t rank) const;

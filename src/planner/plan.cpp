@@ -53,7 +53,7 @@ std::vector<std::string> specs_of(const AlgorithmInfo& info, double bytes, Level
 std::int64_t best_pieces(double bytes, std::int64_t depth, Levels& levels) {
   const std::int64_t p = levels.rank_count();
   if (depth < 1) return 1;
-  const RoundCost cost = levels.round(Pattern::ring(1, p), bytes);
+  const RoundCost cost = levels.round(Pattern::cycle(1, p), bytes);
   if (cost.alpha <= 0) return static_cast<std::int64_t>(kPiecesMax);
   const double best =
       std::sqrt(bytes * static_cast<double>(depth) * cost.seconds_per_byte / cost.alpha);

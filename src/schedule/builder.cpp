@@ -124,10 +124,13 @@ void ScheduleBuilder::rotation(Rotation claim) {
   if (claim.size > 1) schedule_.rotations.push_back(claim);
 }
 
-void ScheduleBuilder::stage(const std::string& name, std::int64_t ring_size) {
+void ScheduleBuilder::stage(const std::string& name, std::int64_t ring_size,
+                            std::int64_t ring_stride) {
   assert(open_.empty());
   std::vector<Stage>& stages = schedule_.stages;
-  if (stages.empty() || stages.back().name != name) stages.push_back({name, ring_size});
+  if (stages.empty() || stages.back().name != name) {
+    stages.push_back({name, ring_size, ring_stride});
+  }
 }
 
 RoundBuilder ScheduleBuilder::round() {

@@ -68,7 +68,7 @@ class ScheduleBuilder {
   /// Claims a symmetry, see Rotation.
   void rotation(Rotation claim);
   /// The rounds that follow belong to the stage of this name. Not within loops.
-  void stage(const std::string& name, std::int64_t ring_size = 0);
+  void stage(const std::string& name, std::int64_t ring_size = 0, std::int64_t ring_stride = 1);
   /// A new round at the end of the innermost open loop. Use the reference at once.
   RoundBuilder round();
   /// `count` repetitions of what `body` adds; it receives the counter.

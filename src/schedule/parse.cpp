@@ -120,7 +120,10 @@ class Parser {
     if (stages.size() == kStageCountMax || !line.accept("stage")) return false;
     Stage& begun = stages.emplace_back();
     begun.name = line.name();
-    if (line.accept("ring")) begun.ring_size = line.number(1, kNumberMax);
+    if (line.accept("ring")) {
+      begun.ring_size = line.number(1, kNumberMax);
+      if (line.accept("stride")) begun.ring_stride = line.number(1, kNumberMax);
+    }
     finish(line);
     return true;
   }

@@ -88,7 +88,8 @@ struct Round {
 /// Nothing depends on it but the time that a simulation adds where a rank begins a stage.
 struct Stage {
   std::string name;
-  std::int64_t ring_size = 0;  // ranks that pass messages around; 0: not a ring
+  std::int64_t ring_size = 0;    // ranks that pass messages around; 0: not a ring
+  std::int64_t ring_stride = 1;  // positions from one of them to the next
   bool operator==(const Stage&) const = default;
 };
 

@@ -62,8 +62,10 @@ const Round* first_round(const Item& item) {
 }
 
 std::string text(const Stage& stage) {
-  const std::string ring = stage.ring_size > 0 ? " ring " + std::to_string(stage.ring_size) : "";
-  return "stage " + stage.name + ring + "\n";
+  std::string result = "stage " + stage.name;
+  if (stage.ring_size > 0) result += " ring " + std::to_string(stage.ring_size);
+  if (stage.ring_stride > 1) result += " stride " + std::to_string(stage.ring_stride);
+  return result + "\n";
 }
 
 void append(std::string& result, const Item& item, std::size_t depth) {

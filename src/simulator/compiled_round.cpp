@@ -21,13 +21,19 @@ struct RoundCompiler::Draft {
   std::vector<std::uint32_t> slot;     // [action]: ready
   std::vector<std::uint32_t> wave;     // [action]: the first that it may be in
   std::vector<std::uint8_t> arrived;   // [message, by its send]: sides that are ready, 0 to 2
+  std::vector<std::uint32_t> message;  // [action]: in its wave
   std::vector<std::uint8_t> begins;    // [action behind the last]: begins_stage
+  std::vector<MessageCounts> counts;   // [rank, then action behind the last]; or none
   std::vector<std::uint32_t> ready;    // actions to look at
 
   const TimedAction& at(std::uint32_t action) const { return timed.actions[action]; }
   bool follows(std::uint32_t action) const {
     return action < rank.size() && at(action).after_previous;
   }
+  bool is_in_order(std::uint32_t action) const {
+    return action < rank.size() && at(action).in_order;
+  }
+  std::size_t rank_of(std::uint32_t action) const { return static_cast<std::size_t>(rank[action]); }
 };
 
 RoundCompiler::RoundCompiler(const Network& network, PatternTable& patterns, Workload& workload,
@@ -36,6 +42,7 @@ RoundCompiler::RoundCompiler(const Network& network, PatternTable& patterns, Wor
       patterns_(patterns),
       workload_(workload),
       ranks_(network_ranks),
+      has_overhead_(has_overhead(network.machine())),
       waiting_count_(static_cast<std::size_t>(workload.rank_count()), 0) {
   for (const HopCost& hop : network.machine().hops) {
     stages_cost_ = stages_cost_ || hop.call > 0 || hop.fill_chunks > 0;
@@ -66,8 +73,12 @@ Result<CompiledRound> RoundCompiler::compile(const Workload::Instruction& instru
       draft.slot[a] = r;
     }
   }
+  for (std::int32_t r = 0; has_overhead_ && r < workload_.rank_count(); ++r) {
+    draft.counts.push_back(counts_of(draft.timed, r));
+  }
   match(draft);
   if (auto ordered = order(draft); !ordered) return std::move(ordered).error();
+  add_chains(draft);
   for (Wave& wave : draft.result.waves) solve(wave);
   return std::move(draft.result);
 }
@@ -136,10 +147,11 @@ bool RoundCompiler::resume(Draft& draft, std::int32_t rank, std::uint32_t action
   --waiting_count_[static_cast<std::size_t>(waited.rank)];
   const auto number = static_cast<std::uint32_t>(draft.timed.actions.size());
   draft.timed.actions.push_back(waited.action);
-  draft.timed.actions.back().after_previous = false;
+  draft.timed.actions.back().after_previous = draft.timed.actions.back().in_order = false;
   draft.rank.push_back(waited.rank);
   draft.slot.push_back(draft.result.slot_count++);
   draft.begins.push_back(waited.begins_stage ? 1 : 0);
+  if (has_overhead_) draft.counts.push_back(waited.counts);
   draft.result.resumed.emplace_back(draft.slot.back(), waited.ready);
   draft.partner.push_back(action);
   draft.partner[action] = number;
@@ -150,6 +162,7 @@ bool RoundCompiler::resume(Draft& draft, std::int32_t rank, std::uint32_t action
 Result<void> RoundCompiler::order(Draft& draft) {
   const auto count = static_cast<std::uint32_t>(draft.rank.size());
   draft.wave.assign(count, 0);
+  draft.message.assign(count, 0);
   draft.arrived.assign(count, 0);
   std::uint32_t looked_at = 0, waiting = 0;
   for (std::uint32_t a = 0; a < count; ++a) {
@@ -158,10 +171,16 @@ Result<void> RoundCompiler::order(Draft& draft) {
   for (; looked_at < draft.ready.size(); ++looked_at) {
     const std::uint32_t a = draft.ready[looked_at];
     const TimedAction& action = draft.at(a);
+    if (action.in_order && draft.follows(a + 1)) {
+      return Error{ErrorKind::kUnsupported,
+                   "schedule \"" + workload_.schedule().algorithm + "\": rank " +
+                       std::to_string(draft.rank[a]) +
+                       " has an action that follows several receives; path \"events\" can."};
+    }
     if (action.kind != Action::Kind::kLocal) {
       const std::uint32_t other = draft.partner[a];
       if (other == kNobody) {
-        if (draft.follows(a + 1)) {
+        if (draft.follows(a + 1) || draft.is_in_order(a + 1)) {
           return Error{ErrorKind::kUnsupported,
                        "schedule \"" + workload_.schedule().algorithm + "\": rank " +
                            std::to_string(draft.rank[a]) +
@@ -169,6 +188,7 @@ Result<void> RoundCompiler::order(Draft& draft) {
                            "\"events\" can."};
         }
         draft.result.waiting.push_back({draft.rank[a], action, draft.slot[a]});
+        if (has_overhead_) draft.result.waiting.back().counts = draft.counts[draft.rank_of(a)];
         ++waiting;
         continue;
       }
@@ -215,19 +235,21 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
   const double bytes = draft.at(send).bytes;
   links_.clear();
   const MessageCost cost = message_cost(network_, network_rank(from), network_rank(to),
-                                        workload_.ring_size(draft.result.stage), links_);
-  Wave::Message message{.from = from,
-                        .to = to,
-                        .from_slot = draft.slot[send],
-                        .to_slot = draft.slot[receive],
-                        .from_done = done_slot(draft, send),
-                        .to_done = done_slot(draft, receive),
-                        .head_seconds = cost.head_seconds,
-                        .transfer_seconds = bytes / cost.efficiency,
-                        .bytes = bytes,
-                        .reduce_seconds = draft.at(receive).local_seconds};
+                                        workload_.stage(draft.result.stage), links_);
+  Wave::Message message{
+      .from = from,
+      .to = to,
+      .from_slot = draft.slot[send],
+      .to_slot = draft.slot[receive],
+      .from_done = done_slot(draft, send),
+      .to_done = done_slot(draft, receive),
+      .head_seconds = cost.head_seconds + overhead(draft, cost.hop, send, receive),
+      .transfer_seconds = bytes / cost.efficiency,
+      .bytes = bytes,
+      .reduce_seconds = draft.at(receive).local_seconds};
   const HopCost& hop = network_.machine().hops[static_cast<std::size_t>(cost.hop)];
   message.fill_chunks = hop.fill_chunks;
+  draft.message[send] = draft.message[receive] = static_cast<std::uint32_t>(wave.messages.size());
   const std::size_t own = draft.rank.size() - draft.begins.size();  // actions of this round
   message.sender_waited = send >= own;
   message.sender_began = send >= own && draft.begins[send - own] != 0;
@@ -244,6 +266,42 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
     wave.messages.reserve(std::min(p, draft.rank.size() / 2));
   }
   wave.messages.push_back(message);
+}
+
+// Receives that reduce in order: heads of chains and what follows them.
+void RoundCompiler::add_chains(Draft& draft) {
+  double longest = 0;
+  std::vector<ChainedReceive>& chains = draft.result.chains;
+  for (std::uint32_t a = 0; a < draft.rank.size(); ++a) {
+    const bool heads = !draft.is_in_order(a) && draft.is_in_order(a + 1);
+    if (!heads && !draft.is_in_order(a)) continue;
+    const double seconds = draft.at(a).local_seconds;
+    chains.push_back({draft.wave[a], draft.message[a], seconds, heads});
+    longest = std::max(longest, seconds);
+  }
+  if (longest <= 0) chains.clear();
+}
+
+double RoundCompiler::overhead(const Draft& draft, Hop hop, std::uint32_t send,
+                               std::uint32_t receive) const {
+  if (!has_overhead_) return 0;
+  const std::size_t own = draft.rank.size() - draft.begins.size();  // actions of this round
+  const std::size_t ranks = draft.counts.size() - draft.begins.size();
+  const auto counts = [&](std::uint32_t action) -> const MessageCounts& {
+    return draft.counts[action < own ? draft.rank_of(action) : ranks + action - own];
+  };
+  return overhead_seconds(network_.machine(), hop, counts(send), counts(receive));
+}
+
+MessageCounts RoundCompiler::counts_of(const TimedRound& round, std::int32_t rank) const {
+  MessageCounts counts;
+  for (const TimedAction& action : round.of(rank)) {
+    if (action.kind == Action::Kind::kLocal) continue;
+    const Hop hop = network_.hop(network_rank(rank), network_rank(action.peer));
+    auto& of_side = action.kind == Action::Kind::kSend ? counts.sent : counts.received;
+    ++of_side[static_cast<std::size_t>(hop)];
+  }
+  return counts;
 }
 
 void RoundCompiler::solve(Wave& wave) {

@@ -54,10 +54,19 @@ struct WaitingAction {
   std::uint32_t slot = 0;     // of this round: when it is ready
   double ready = 0;           // the same, once the round has run
   bool begins_stage = false;  // likewise
+  MessageCounts counts;       // of its rank in this round
+};
+
+/// A receive of a chain in which reductions go one after the other.
+struct ChainedReceive {
+  std::uint32_t wave, message;
+  double reduce_seconds;
+  bool is_first = false;  // of its chain
 };
 
 struct CompiledRound {
   std::vector<Wave> waves;
+  std::vector<ChainedReceive> chains;  // one after the other, where any reduction takes time
   std::int32_t stage = 0;
   std::uint32_t slot_count = 0;
   std::vector<WaitingAction> waiting;                     // from this round on
@@ -92,6 +101,9 @@ class RoundCompiler {
   Result<void> order(Draft& draft);
   void add_operation(Draft& draft, std::uint32_t action);
   void add_message(Draft& draft, Wave& wave, std::uint32_t action);
+  void add_chains(Draft& draft);
+  double overhead(const Draft& draft, Hop hop, std::uint32_t send, std::uint32_t receive) const;
+  MessageCounts counts_of(const TimedRound& round, std::int32_t rank) const;
   std::uint32_t done_slot(Draft& draft, std::uint32_t action);
   void solve(Wave& wave);
   std::vector<double> calls(const TimedRound& round) const;
@@ -103,7 +115,7 @@ class RoundCompiler {
   PatternTable& patterns_;
   Workload& workload_;
   std::span<const std::int32_t> ranks_;
-  bool stages_cost_ = false;
+  bool stages_cost_ = false, has_overhead_ = false;
   std::map<Key, std::deque<WaitingAction>> waiting_;
   std::vector<std::int32_t> waiting_count_;  // [rank]
   std::vector<std::int32_t> links_;          // of one message

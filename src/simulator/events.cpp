@@ -29,8 +29,10 @@ struct Walker {
   std::uint32_t open = 0;         // actions that are not finished
   std::int32_t stage_begun = -1;  // the last one
   std::int32_t stage_timed = -1;
-  bool begins = false;       // a stage, in this round
-  bool is_entering = false;  // has paid for the call and may post its actions
+  MessageCounts counts;                // of the round, where messages pay for others
+  std::vector<std::uint8_t> progress;  // [action], where some are in order
+  bool begins = false;                 // a stage, in this round
+  bool is_entering = false;            // has paid for the call and may post its actions
   double slow_down = 1;
 
   std::uint32_t rank_number() const { return static_cast<std::uint32_t>(rank); }
@@ -40,6 +42,9 @@ struct Walker {
 struct ActionName {
   std::uint32_t walker, action;
 };
+
+// What has become of an action that is in order, or that others are in order behind.
+constexpr std::uint8_t kArrived = 1, kFinished = 2;
 
 struct Message {
   ActionName send, receive;
@@ -61,7 +66,10 @@ class Events {
  public:
   Events(const Network& network, std::span<const SimulatedCall> calls,
          const SimulationOptions& options)
-      : network_(network), calls_(calls), fluid_(network) {
+      : network_(network),
+        has_overhead_(has_overhead(network.machine())),
+        calls_(calls),
+        fluid_(network) {
     result_.link_bytes.assign(network.capacities().size(), 0.0);
     for (std::uint32_t c = 0; c < calls.size(); ++c) add_call(c, options);
     mailboxes_.resize(walkers_.size());
@@ -213,10 +221,26 @@ class Events {
   }
 
   void post_all(std::uint32_t number) {
-    walkers_[number].is_entering = false;
-    const std::span<const TimedAction> actions = walkers_[number].actions;
+    Walker& walker = walkers_[number];
+    const std::span<const TimedAction> actions = walker.actions;
+    walker.is_entering = false;
+    const auto in_order = [](const TimedAction& action) { return action.in_order; };
+    const bool keeps = std::any_of(actions.begin(), actions.end(), in_order);
+    walker.progress.assign(keeps ? actions.size() : 0, 0);
+    if (has_overhead_) count_messages(walker);
     for (std::uint32_t a = 0; a < actions.size(); ++a) {
       if (!actions[a].after_previous) post({number, a});
+    }
+  }
+
+  void count_messages(Walker& walker) {
+    walker.counts = {};
+    for (const TimedAction& action : walker.actions) {
+      if (action.kind == Action::Kind::kLocal) continue;
+      const Hop hop = network_.hop(walker.network_rank, peer_of(walker, action).network_rank);
+      auto& counts =
+          action.kind == Action::Kind::kSend ? walker.counts.sent : walker.counts.received;
+      ++counts[static_cast<std::size_t>(hop)];
     }
   }
 
@@ -256,14 +280,16 @@ class Events {
     message.links.clear();
     const Workload& workload = *state_[from.call].workload;
     const MessageCost cost = message_cost(network_, from.network_rank, to.network_rank,
-                                          workload.ring_size(from.stage_begun), message.links);
+                                          workload.stage(from.stage_begun), message.links);
     const HopCost& hop = network_.machine().hops[static_cast<std::size_t>(cost.hop)];
     message.efficiency = cost.efficiency;
     message.transfer_bytes = message.bytes * (from.begins ? 1 + hop.fill_chunks : 1);
     message.flows = message.bytes > 0 && cost.fixed_rate <= 0;
     result_.messages += 1;
     result_.bytes += message.bytes;
-    const double begin = now_ + cost.head_seconds;
+    const double overhead =
+        has_overhead_ ? overhead_seconds(network_.machine(), cost.hop, from.counts, to.counts) : 0;
+    const double begin = now_ + cost.head_seconds + overhead;
     if (message.flows) {
       queue_.push({begin, Event::Kind::kBegin, number, 0});
       return;
@@ -299,9 +325,21 @@ class Events {
     if (message.flows) fluid_.leave(message.flow);
     const ActionName send = message.send, receive = message.receive;
     unused_.push_back(number);
+    finish_action(send);
+    Walker& to = walkers_[receive.walker];
+    const bool waits =
+        to.actions[receive.action].in_order && (to.progress[receive.action - 1] & kFinished) == 0;
+    if (waits) {
+      to.progress[receive.action] = kArrived;
+    } else {
+      finish_receive(receive);
+    }
+  }
+
+  // The message is there, and its turn has come.
+  void finish_receive(ActionName receive) {
     const Walker& to = walkers_[receive.walker];
     const double reduction = to.actions[receive.action].local_seconds * to.slow_down;
-    finish_action(send);
     if (reduction > 0) {
       queue_.push({now_ + reduction, Event::Kind::kAction, receive.walker, receive.action});
     } else {
@@ -312,8 +350,13 @@ class Events {
   void finish_action(ActionName name) {
     Walker& walker = walkers_[name.walker];
     const std::uint32_t next = name.action + 1;
-    if (next < walker.actions.size() && walker.actions[next].after_previous) {
-      post({name.walker, next});
+    if (!walker.progress.empty()) walker.progress[name.action] |= kFinished;
+    if (next < walker.actions.size()) {
+      const TimedAction& following = walker.actions[next];
+      if (following.after_previous) post({name.walker, next});
+      if (following.in_order && walker.progress[next] == kArrived) {
+        finish_receive({name.walker, next});
+      }
     }
     if (--walker.open > 0) return;
     leave_round(walker);
@@ -366,6 +409,7 @@ class Events {
   }
 
   const Network& network_;
+  const bool has_overhead_;
   std::span<const SimulatedCall> calls_;
   Fluid fluid_;
   EventQueue queue_;

@@ -211,12 +211,24 @@ class Clocks {
       ++wave.repeats;
       occupancy_.occupy(wave);
     }
+    reduce_in_order(round);
     for (WaitingAction& waiting : round.waiting) {
       const Index rank = index_of(waiting.rank);
       waiting.ready = ready_[waiting.slot];
       waiting.begins_stage = begins && begins_[rank] != 0;
     }
     compiler_.keep_waiting(round);
+  }
+
+  void reduce_in_order(const CompiledRound& round) {
+    double finished = 0;  // the reduction before
+    for (const ChainedReceive& receive : round.chains) {
+      const Wave::Message& message = round.waves[receive.wave].messages[receive.message];
+      const Index rank = index_of(message.to);
+      const double begin = receive.is_first ? message.end : std::max(finished, message.end);
+      finished = begin + receive.reduce_seconds * slow(rank);
+      clocks_[rank] = std::max(clocks_[rank], finished);
+    }
   }
 
   // Ranks that come to the first messages of a stage pay for its call.

@@ -18,7 +18,8 @@
 //             model/machine.hpp says; links are shared by max-min fairness from the moment that
 //             its first byte leaves, alpha and latency after the start
 //   round     a rank enters the next one when all its actions of this one are finished; a
-//             reduction follows its message, at the receiver
+//             reduction follows its message, at the receiver. Of receives that follow each other
+//             (`after_previous`) the messages come at once; their reductions wait for each other
 //   stage     a rank pays for a call when it enters its first round with messages of a stage, and
 //             what it sends in that round is longer by fill_chunks
 //   bytes     chunks are equally long real numbers: what a call rounds to elements is not rounded

@@ -53,9 +53,10 @@ Workload::Workload(const Schedule& schedule, double bytes, const Machine& machin
   lower(schedule.items, 0);
 }
 
-std::int64_t Workload::ring_size(std::int32_t stage) const {
-  const auto at = static_cast<std::size_t>(stage);
-  return at < schedule_.stages.size() ? schedule_.stages[at].ring_size : 0;
+const Stage& Workload::stage(std::int32_t number) const {
+  static const Stage kUnnamed;
+  const auto at = static_cast<std::size_t>(number);
+  return at < schedule_.stages.size() ? schedule_.stages[at] : kUnnamed;
 }
 
 void Workload::lower(const std::vector<Item>& items, std::int32_t depth) {
@@ -211,17 +212,20 @@ TimedRound Workload::gathered(const Round& round) const {
   std::partial_sum(result.first.begin(), result.first.end(), result.first.begin());
   result.actions.resize(result.first[p]);
   std::vector<std::uint32_t> next(result.first.begin(), result.first.end() - 1);
-  std::vector<std::uint8_t> chain_open(p, 0);
+  enum class Chain : std::uint8_t { kNone, kReceives, kMixed };
+  std::vector<Chain> chain(p, Chain::kNone);  // [rank]: what the open one holds so far
   for (std::size_t i = 0; i < written.size(); ++i) {
     const bool joined = round.actions[i].after_previous;
-    if (!joined) std::fill(chain_open.begin(), chain_open.end(), std::uint8_t{0});
+    if (!joined) std::fill(chain.begin(), chain.end(), Chain::kNone);
     if (written[i].actions.empty()) continue;
     for (std::size_t k = 0; k < written[i].ranks.size(); ++k) {
       const std::size_t rank = rank_at(written[i].ranks[k]);
       TimedAction& into = result.actions[next[rank]++];
       into = written[i].actions[k];
-      into.after_previous = chain_open[rank] != 0;
-      chain_open[rank] = 1;
+      const bool receives = into.kind == Action::Kind::kReceive;
+      into.in_order = receives && chain[rank] == Chain::kReceives;
+      into.after_previous = chain[rank] != Chain::kNone && !into.in_order;
+      chain[rank] = receives && chain[rank] != Chain::kMixed ? Chain::kReceives : Chain::kMixed;
     }
   }
   return result;

@@ -27,7 +27,8 @@ struct TimedAction {
   std::int32_t peer = 0;     // a rank of the schedule, not a position
   std::int32_t lane = 0;
   Action::Kind kind = Action::Kind::kSend;
-  bool after_previous = false;
+  bool after_previous = false;  // is begun when the one before it is finished
+  bool in_order = false;  // a receive behind receives: only what it writes waits for the one before
 };
 
 /// One round in one iteration, for all ranks: rank r does actions[first[r]] to actions[first[r+1]].
@@ -68,8 +69,8 @@ class Workload {
   std::int64_t rank_count() const { return schedule_.rank_count; }
   std::span<const Instruction> instructions() const { return instructions_; }
   std::size_t stage_count() const { return std::max<std::size_t>(schedule_.stages.size(), 1); }
-  /// Ranks in the ring that a stage is; 0 if it is none.
-  std::int64_t ring_size(std::int32_t stage) const;
+  /// Says of a stage whether it is a ring.
+  const Stage& stage(std::int32_t number) const;
 
   /// Errors    kInvalidArgument: a peer or a count out of range, in schedules that verify() has
   ///           not seen.

@@ -31,15 +31,7 @@ Schedule hierarchical_allreduce(const AlgorithmParameters& parameters) {
   const Place sums = [](const Expr& first, std::int64_t block) { return out(first, block); };
   const std::vector<Level> levels =
       levels_of(p, parameters.layers.empty() ? default_layers(p) : parameters.layers);
-  for (const Level& level : levels) {
-    b.rotation({level.size, level.stride, level.block, 0});
-    begin_stage(b, level, "scatter");
-    scatter_sums(b, level, level.stride == 1 ? inputs : sums, sums);
-  }
-  for (auto level = levels.rbegin(); level != levels.rend(); ++level) {
-    begin_stage(b, *level, "gather");
-    gather_blocks(b, *level, sums);
-  }
+  allreduce_in_layers(b, levels, inputs, sums);
   return std::move(b).build();
 }
 

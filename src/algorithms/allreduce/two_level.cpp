@@ -21,8 +21,7 @@ namespace {
 //   source   baseline in [Cho19]
 Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
-  std::vector<Layer> layers =
-      parameters.layers.empty() ? default_two_levels(p) : parameters.layers;
+  std::vector<Layer> layers = parameters.layers.empty() ? default_two_levels(p) : parameters.layers;
   const std::int64_t q = layers[0].size, leaders = p / q;
   ScheduleBuilder b(Collective::kAllreduce, "two_level", p, leaders);
   b.order(parameters.order);
@@ -44,16 +43,8 @@ Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
   std::vector<Level> across = levels_of(p, layers, q);
   const Place sums = [](const Expr& first, std::int64_t block) { return out(first, block); };
   const Place inputs = [](const Expr& first, std::int64_t block) { return in(first, block); };
-  for (Level& level : across) {
-    level.when = {{member, 0, 1}};
-    b.rotation({level.size, level.stride, level.block, 0});
-    begin_stage(b, level, "scatter");
-    scatter_sums(b, level, level.stride == 1 ? inputs : sums, sums);
-  }
-  for (auto level = across.rbegin(); level != across.rend(); ++level) {
-    begin_stage(b, *level, "gather");
-    gather_blocks(b, *level, sums);
-  }
+  for (Level& level : across) level.when = {{member, 0, 1}};
+  allreduce_in_layers(b, across, inputs, sums);
   if (q > 1) b.stage("broadcast");
   for (const std::int64_t d : levels) {
     RoundBuilder round = b.round();

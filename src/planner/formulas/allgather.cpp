@@ -13,6 +13,7 @@ void ring(CostSheet& sheet) {
   sheet.stage("ring");
   sheet.rounds(Pattern::ring(1, sheet.ranks()), static_cast<double>(sheet.ranks() - 1),
                sheet.share());
+  sheet.copies(sheet.share());
 }
 
 // ceil(lg p) a + (p - 1)/p n b [Thakur05] §4.1; n is copied at the end.
@@ -35,6 +36,7 @@ void hierarchical(CostSheet& sheet) {
 void direct(CostSheet& sheet) {
   sheet.stage("all-gather");
   sheet.rounds(Pattern::all(1, sheet.ranks()), 1, sheet.share());
+  sheet.copies(sheet.share());
 }
 
 constexpr Collective kThis = Collective::kAllgather;

@@ -10,13 +10,23 @@
 namespace farandole {
 namespace {
 
-// 2 (p - 1) (a + n/p b) [Patarasuk09]; both directions at once share the ports and cost the same.
+// 2 (p - 1) (a + n/p b) [Patarasuk09].
 void ring(CostSheet& sheet) {
   const Pattern neighbours = Pattern::ring(1, sheet.ranks());
   const auto steps = static_cast<double>(sheet.ranks() - 1);
   sheet.stage("ring");
   sheet.rounds(neighbours, steps, sheet.share(), sheet.share());
   sheet.rounds(neighbours, steps, sheet.share());
+}
+
+// The same, half of it either way.
+void ring_bidirectional(CostSheet& sheet) {
+  const Pattern neighbours = Pattern::both_ways(1, sheet.ranks());
+  const auto steps = static_cast<double>(sheet.ranks() - 1);
+  const double each = sheet.share() / 2;
+  sheet.stage("ring");
+  sheet.rounds(neighbours, steps, each, sheet.share());
+  sheet.rounds(neighbours, steps, each);
 }
 
 // floor(lg p) (a + n b) [Thakur05] §4.5, two more where ranks fold: those that folded are the last.
@@ -36,7 +46,7 @@ void rabenseifner(CostSheet& sheet) {
   sheet.stage("halving");
   if (fold.extra > 0) sheet.rounds(fold_pattern(), 1, sheet.bytes(), sheet.bytes());
   halving_rounds(sheet, fold, sheet.bytes(), true);
-  sheet.stage("doubling");
+  sheet.part("doubling");
   doubling_rounds(sheet, fold, sheet.bytes());
   if (fold.extra > 0) sheet.rounds(fold_pattern(), 1, sheet.bytes());
 }
@@ -46,7 +56,7 @@ void reduce_broadcast(CostSheet& sheet) {
   const std::int64_t asked = sheet.parameters().radix, radix = asked > 0 ? asked : kDefaultRadix;
   sheet.stage("reduce");
   tree_levels(sheet, sheet.ranks(), radix, true);
-  sheet.stage("broadcast");
+  sheet.part("broadcast");
   tree_levels(sheet, sheet.ranks(), radix, false);
 }
 
@@ -80,14 +90,14 @@ void direct(CostSheet& sheet) {
   const auto others = static_cast<double>(sheet.ranks() - 1);
   sheet.stage("reduce-scatter");
   sheet.rounds(all, 1, sheet.share(), others * sheet.share());
-  sheet.stage("all-gather");
+  sheet.part("all-gather");
   sheet.rounds(all, 1, sheet.share());
 }
 
 constexpr Collective kThis = Collective::kAllreduce;
 constexpr std::array kFormulas = {
     Formula{kThis, "ring", &ring},
-    Formula{kThis, "ring_bidirectional", &ring},
+    Formula{kThis, "ring_bidirectional", &ring_bidirectional},
     Formula{kThis, "recursive_doubling", &recursive_doubling},
     Formula{kThis, "rabenseifner", &rabenseifner},
     Formula{kThis, "reduce_broadcast", &reduce_broadcast},

@@ -13,7 +13,7 @@ constexpr std::int64_t kDefaultPieces = 8;
 // (p - 1) (a + n b) [Xin20] eq. 1.
 void direct(CostSheet& sheet) {
   sheet.stage("messages of the root");
-  in_turn(sheet, sheet.bytes(), false);
+  in_turn(sheet, sheet.bytes(), false, false);
 }
 
 // (p - 1) (a + n b) [Xin20] eq. 2; in k pieces (k + p - 2) (a + n/k b), eq. 5.
@@ -48,8 +48,8 @@ void knomial(CostSheet& sheet) {
 void scatter_allgather(CostSheet& sheet) {
   sheet.stage("scatter");
   growing_rounds(sheet, false);
-  sheet.stage("ring");
-  sheet.rounds(Pattern::ring(1, sheet.ranks()), static_cast<double>(sheet.ranks() - 1),
+  sheet.part("ring");
+  sheet.rounds(Pattern::cycle(1, sheet.ranks()), static_cast<double>(sheet.ranks() - 1),
                sheet.share());
 }
 

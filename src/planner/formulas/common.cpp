@@ -18,7 +18,7 @@ std::int64_t power_of_two_below(std::int64_t number) {
 /// One layer, one way.
 struct Pass {
   std::string name;
-  std::int64_t stride;
+  std::int64_t stride, every;  // ranks from one member to the next; only multiples take part
   Layer layer;
   double bytes;  // before the scatter, after the gather
 };
@@ -29,13 +29,18 @@ void layer_rounds(CostSheet& sheet, const Pass& pass, bool reducing) {
   const auto others = static_cast<double>(size - 1);
   switch (pass.layer.kind) {
     case Layer::Kind::kRing:
-      return sheet.rounds(Pattern::ring(pass.stride, size), others, block, reducing ? block : 0);
+      return sheet.rounds(Pattern::ring(pass.stride, size).of_every(pass.every), others, block,
+                          reducing ? block : 0);
     case Layer::Kind::kDirect:
-      return sheet.rounds(Pattern::all(pass.stride, size), 1, block, reducing ? others * block : 0);
+      return sheet.rounds(Pattern::all(pass.stride, size).of_every(pass.every), 1, block,
+                          reducing ? others * block : 0);
     case Layer::Kind::kHalving:
-      double each = pass.bytes / 2;
-      for (std::int64_t bit = 1; bit < size; bit *= 2, each /= 2) {
-        sheet.rounds(Pattern::ring(pass.stride * bit, 2), 1, each, reducing ? each : 0);
+      // Nearest first, and back.
+      double each = reducing ? pass.bytes / 2 : block;
+      for (std::int64_t done = 1; done < size; done *= 2, each *= reducing ? 0.5 : 2) {
+        const std::int64_t bit = reducing ? done : size / 2 / done;
+        sheet.rounds(Pattern::pairs(pass.stride * bit).of_every(pass.every), 1, each,
+                     reducing ? each : 0);
       }
   }
 }
@@ -44,37 +49,54 @@ void layer_rounds(CostSheet& sheet, const Pass& pass, bool reducing) {
 
 void CostSheet::stage(std::string name) {
   name_ = std::move(name);
-  first_message_ = true;
-  call_ = 0;
+  is_begun_ = false;
   stage_begin_ = cost_.stages.size();
 }
 
 CostStage& CostSheet::row(Hop hop) {
   for (std::size_t i = stage_begin_; i < cost_.stages.size(); ++i) {
-    if (cost_.stages[i].hop == hop) return cost_.stages[i];
+    if (cost_.stages[i].hop == hop && cost_.stages[i].name == name_) return cost_.stages[i];
   }
   return cost_.stages.emplace_back(CostStage{name_, hop});
 }
 
-void CostSheet::rounds(const Pattern& pattern, double count, double each, double reduced) {
+void CostSheet::rounds(const Pattern& pattern, double count, double each, double reduced,
+                       Newcomers newcomers) {
   if (count <= 0) return;
-  moves(levels_.round(pattern, each), count, count * each, each, count * reduced);
+  const RoundCost cost = levels_.round(pattern, each);
+  if (newcomers == Newcomers::kSenders) {
+    // Everybody fills a pipeline of his own.
+    first_message(pattern, cost, count * each);
+  } else if (!is_begun_) {
+    first_message(pattern, cost, each);
+  } else if (newcomers == Newcomers::kReceivers) {
+    // They have paid for their call meanwhile, unless it takes longer.
+    row(cost.hop).call += std::max(0.0, levels_.call(pattern) - stage_seconds());
+  }
+  moves(cost, count, count * each, count * reduced);
 }
 
-void CostSheet::moves(const RoundCost& cost, double messages, double moved, double first,
-                      double reduced) {
+void CostSheet::moves(const RoundCost& cost, double messages, double moved, double reduced) {
   CostStage& stage = row(cost.hop);
-  const HopCost& extra = levels_.extras(cost.hop);
   stage.alpha += messages * cost.alpha;
   stage.bytes += moved * cost.seconds_per_byte;
   stage.local += reduced * levels_.machine().reduce_seconds_per_byte;
-  if (std::exchange(first_message_, false)) {
-    stage.fill += extra.fill_chunks * first * cost.seconds_per_byte;
+}
+
+void CostSheet::first_message(const Pattern& pattern, const RoundCost& cost, double bytes) {
+  CostStage& stage = row(cost.hop);
+  const double waits = std::max(0.0, levels_.call(pattern) - stage_seconds());
+  stage.call += waits;
+  stage.fill += levels_.extras(cost.hop).fill_chunks * bytes * cost.seconds_per_byte;
+  is_begun_ = true;
+}
+
+double CostSheet::stage_seconds() const {
+  double seconds = 0;
+  for (std::size_t i = stage_begin_; i < cost_.stages.size(); ++i) {
+    seconds += cost_.stages[i].seconds();
   }
-  if (extra.call <= call_) return;
-  // One call takes a stage through all its hops.
-  for (std::size_t i = stage_begin_; i < cost_.stages.size(); ++i) cost_.stages[i].call = 0;
-  stage.call = call_ = extra.call;
+  return seconds;
 }
 
 void CostSheet::copies(double bytes) {
@@ -89,15 +111,23 @@ FoldedRanks::FoldedRanks(std::int64_t rank_count)
     : positions(power_of_two_below(rank_count)), extra(rank_count - positions) {}
 
 Pattern exchange_pattern(const FoldedRanks& fold, std::int64_t bit) {
-  return Pattern::ring(fold.extra > 0 ? std::min(2 * bit, fold.positions + fold.extra - 1) : bit,
-                       2);
+  return Pattern::pairs(fold.extra > 0 ? std::min(2 * bit, fold.positions + fold.extra - 1) : bit);
 }
 
 void tree_levels(CostSheet& sheet, std::int64_t size, std::int64_t radix, bool up) {
-  for (std::int64_t d = 1; d < size; d *= radix) {
+  std::vector<std::int64_t> distances;
+  for (std::int64_t d = 1; d < size; d *= radix) distances.push_back(d);
+  if (up) std::reverse(distances.begin(), distances.end());
+  for (const std::int64_t d : distances) {
     const std::int64_t children = std::min(radix, (size + d - 1) / d) - 1;
     const double reduced = up ? static_cast<double>(children) * sheet.bytes() : 0;
-    sheet.rounds(Pattern::fan(d, children + 1, std::min(d, size)), 1, sheet.bytes(), reduced);
+    // Children that the next longer distance, d * radix, has left out.
+    const bool some = d * radix < size && size < 2 * d * radix;
+    using enum CostSheet::Newcomers;
+    sheet.rounds(Pattern::fan(d, children + 1, std::min(d, size), size), 1, sheet.bytes(), reduced,
+                 !up    ? kReceivers
+                 : some ? kSenders
+                        : kNone);
   }
 }
 
@@ -115,13 +145,15 @@ void doubling_rounds(CostSheet& sheet, const FoldedRanks& fold, double bytes) {
   }
 }
 
-void growing_rounds(CostSheet& sheet, bool smallest_first) {
+void growing_rounds(CostSheet& sheet, bool nearest_first) {
   const std::int64_t p = sheet.ranks();
   const auto round = [&](std::int64_t d) {
     const auto shares = static_cast<double>(std::min(d, p - d));
-    sheet.rounds(Pattern::fan(d, 2, d), 1, shares * sheet.share());
+    const auto newcomers =
+        nearest_first ? CostSheet::Newcomers::kNone : CostSheet::Newcomers::kReceivers;
+    sheet.rounds(Pattern::fan(d, 2, p).of_every(2 * d), 1, shares * sheet.share(), 0, newcomers);
   };
-  if (smallest_first) {
+  if (nearest_first) {
     for (std::int64_t d = 1; d < p; d *= 2) round(d);
   } else {
     for (std::int64_t d = power_of_two_below(p - 1); d >= 1; d /= 2) round(d);
@@ -135,11 +167,13 @@ std::vector<Layer> layers_or_default(const AlgorithmParameters& parameters) {
 void layer_stages(CostSheet& sheet, const std::vector<Layer>& layers, std::int64_t inside,
                   LayerPasses passes) {
   std::vector<Pass> in_order;
+  std::int64_t stride = inside;
   double bytes = sheet.bytes();
   for (const Layer& layer : layers) {
     if (layer.size == 1) continue;
-    in_order.push_back({"layer " + std::to_string(in_order.size() + 1), inside, layer, bytes});
-    inside *= layer.size;
+    in_order.push_back(
+        {"layer " + std::to_string(in_order.size() + 1), stride, inside, layer, bytes});
+    stride *= layer.size;
     bytes /= static_cast<double>(layer.size);
   }
   if (in_order.empty()) return;
@@ -162,18 +196,27 @@ void layer_stages(CostSheet& sheet, const std::vector<Layer>& layers, std::int64
 
 void chain_rounds(CostSheet& sheet, std::int64_t pieces, bool reducing) {
   const std::int64_t p = sheet.ranks();
-  const double each = sheet.bytes() / static_cast<double>(pieces);
-  sheet.rounds(Pattern::ring(1, p), static_cast<double>(pieces + p - 2), each, reducing ? each : 0);
+  const double each = sheet.bytes() / static_cast<double>(pieces), reduced = reducing ? each : 0;
+  const auto newcomers = CostSheet::Newcomers::kReceivers;
+  const auto hops = sheet.levels().chain_hops();
+  // The first piece alone, by every hop in turn, then the others, as fast as the slowest hop.
+  const std::array<std::int64_t, kHopCount> distances = sheet.levels().hop_distances();
+  for (std::size_t hop = 0; hop < kHopCount; ++hop) {
+    const Pattern one = Pattern::fan(distances[hop], 2, 1);
+    sheet.rounds(one, static_cast<double>(hops[hop]), each, reduced, newcomers);
+  }
+  sheet.rounds(Pattern::cycle(1, p), static_cast<double>(pieces - 1), each, reduced);
 }
 
-void in_turn(CostSheet& sheet, double each, bool reducing) {
+void in_turn(CostSheet& sheet, double each, bool up, bool reducing) {
   Levels& levels = sheet.levels();
   const std::int64_t p = sheet.ranks(), host = levels.ranks_per_host(),
                      rack = levels.ranks_per_rack();
   const double reduced = reducing ? each : 0;
   const auto peers = [&](std::int64_t distance, std::int64_t count) {
     if (count <= 0) return;
-    sheet.rounds(Pattern::fan(distance, 2, 1), static_cast<double>(count), each, reduced);
+    sheet.rounds(Pattern::fan(distance, 2, 1), static_cast<double>(count), each, reduced,
+                 up ? CostSheet::Newcomers::kSenders : CostSheet::Newcomers::kReceivers);
   };
   peers(1, host - 1);
   peers(std::min(host, p - 1), rack - host);

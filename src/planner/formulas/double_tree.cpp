@@ -107,11 +107,13 @@ void double_tree_rounds(CostSheet& sheet, bool up, bool down) {
   const std::int64_t p = sheet.ranks(), asked = sheet.parameters().chunks;
   const std::int64_t pieces = asked > 0 ? asked : kDefaultTreePieces;
   const double each = sheet.bytes() / (2 * static_cast<double>(pieces));
-  RoundCost cost = sheet.levels().round(Pattern::ring(1, p), 2 * each);
+  const Pattern neighbours = Pattern::cycle(1, p);
+  RoundCost cost = sheet.levels().round(neighbours, 2 * each);
   cost.alpha += sheet.levels().extras(cost.hop).overhead;  // a rank sends two pieces at once
   const auto carried = static_cast<double>(pieces_carried(p, pieces, up, down));
   const auto rounds = static_cast<double>((pieces + lg(p - 1)) * ((up ? 1 : 0) + (down ? 1 : 0)));
-  sheet.moves(cost, rounds, carried * each, each, up ? 2 * each * static_cast<double>(pieces) : 0);
+  sheet.first_message(neighbours, cost, each);
+  sheet.moves(cost, rounds, carried * each, up ? 2 * each * static_cast<double>(pieces) : 0);
 }
 
 }  // namespace farandole

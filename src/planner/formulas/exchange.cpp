@@ -9,16 +9,26 @@ namespace farandole {
 namespace {
 
 // (p - 1) (a + n/p b), linear.
-void one_by_one(CostSheet& sheet) {
+void gather_one_by_one(CostSheet& sheet) {
+  sheet.stage("messages to the root");
+  in_turn(sheet, sheet.share(), true, false);
+}
+
+void scatter_one_by_one(CostSheet& sheet) {
   sheet.stage("messages of the root");
-  in_turn(sheet, sheet.share(), false);
+  in_turn(sheet, sheet.share(), false, false);
 }
 
 // ceil(lg p) a + (p - 1)/p n b [Thakur05] §4.3, §4.4: the root's own messages, for which nobody is
 // late.
-void binomial(CostSheet& sheet) {
+void gather_binomial(CostSheet& sheet) {
   sheet.stage("tree");
   growing_rounds(sheet, true);
+}
+
+void scatter_binomial(CostSheet& sheet) {
+  sheet.stage("tree");
+  growing_rounds(sheet, false);
 }
 
 // (p - 1) (a + n/p b) [Thakur05] §4.6.
@@ -55,10 +65,10 @@ void dissemination(CostSheet& sheet) {
 }
 
 constexpr std::array kRooted = {
-    Formula{Collective::kGather, "direct", &one_by_one},
-    Formula{Collective::kGather, "binomial", &binomial},
-    Formula{Collective::kScatter, "direct", &one_by_one},
-    Formula{Collective::kScatter, "binomial", &binomial},
+    Formula{Collective::kGather, "direct", &gather_one_by_one},
+    Formula{Collective::kGather, "binomial", &gather_binomial},
+    Formula{Collective::kScatter, "direct", &scatter_one_by_one},
+    Formula{Collective::kScatter, "binomial", &scatter_binomial},
 };
 
 constexpr std::array kExchanges = {

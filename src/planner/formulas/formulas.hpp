@@ -25,12 +25,19 @@ class CostSheet {
   double share() const { return bytes_ / static_cast<double>(ranks()); }
   Levels& levels() { return levels_; }
 
-  /// Begins a phase: what follows is one library call.
+  /// Begins a stage: what follows is one library call.
   void stage(std::string name);
+  /// Begins another row of the same stage.
+  void part(std::string name) { name_ = std::move(name); }
+  /// Ranks whose first messages of the stage are in rounds after its first one.
+  enum class Newcomers : std::uint8_t { kNone, kReceivers, kSenders };
   /// `count` rounds of messages of `each` bytes, after which a rank reduces `reduced` bytes.
-  void rounds(const Pattern& pattern, double count, double each, double reduced = 0);
+  void rounds(const Pattern& pattern, double count, double each, double reduced = 0,
+              Newcomers newcomers = Newcomers::kNone);
   /// The same for rounds whose port loads are known: `messages` start-ups and `moved` bytes in all.
-  void moves(const RoundCost& cost, double messages, double moved, double first, double reduced);
+  void moves(const RoundCost& cost, double messages, double moved, double reduced);
+  /// What a stage's first message of `bytes` pays beyond those that follow.
+  void first_message(const Pattern& pattern, const RoundCost& cost, double bytes);
   /// Copies of so many bytes at every rank.
   void copies(double bytes);
 
@@ -43,8 +50,9 @@ class CostSheet {
   const AlgorithmParameters& parameters_;
   const double bytes_;
   std::string name_;
-  bool first_message_ = true;  // of this stage
-  double call_ = 0;            // of this stage, the dearest of its hops
+  double stage_seconds() const;
+
+  bool is_begun_ = false;  // this stage has had messages
   std::size_t stage_begin_ = 0;
   Cost cost_;
 };
@@ -72,12 +80,12 @@ struct FoldedRanks {
 
 /// Pairs of neighbours that fold, or unfold.
 inline Pattern fold_pattern() {
-  return Pattern::ring(1, 2);
+  return Pattern::pairs(1);
 }
 /// Where position x and x ^ bit sit, at most twice as far from each other where ranks fold.
 Pattern exchange_pattern(const FoldedRanks& fold, std::int64_t bit);
 
-/// A k-nomial tree of `size` positions, `inside` ranks apart, once up or down. All parents of a
+/// A k-nomial tree over every `size` ranks, once up or down. All parents of a
 /// level have equally many children but on the last, where position 0 has most; it waits for all.
 void tree_levels(CostSheet& sheet, std::int64_t size, std::int64_t radix, bool up);
 
@@ -87,10 +95,10 @@ void halving_rounds(CostSheet& sheet, const FoldedRanks& fold, double bytes, boo
 void doubling_rounds(CostSheet& sheet, const FoldedRanks& fold, double bytes);
 
 /// Blocks of 1, 2, 4, ... shares up to what is left of p - 1, between the root of a binomial tree
-/// and its children; or the largest first.
-void growing_rounds(CostSheet& sheet, bool smallest_first);
+/// and its children: up to it from the nearest one on, or down from the furthest one on.
+void growing_rounds(CostSheet& sheet, bool nearest_first);
 
-/// Layers of a hierarchy, the innermost with all bytes; `inside` ranks share a position of it.
+/// Layers of a hierarchy, the innermost with all bytes; of `inside` ranks the first takes part.
 struct LayerPasses {
   bool scatters = true, gathers = true;
 };
@@ -106,7 +114,7 @@ void double_tree_rounds(CostSheet& sheet, bool up, bool down);
 void chain_rounds(CostSheet& sheet, std::int64_t pieces, bool reducing);
 
 /// One rank and each other one in turn, messages of `each` bytes.
-void in_turn(CostSheet& sheet, double each, bool reducing);
+void in_turn(CostSheet& sheet, double each, bool up, bool reducing);
 
 /// Everybody with the rank 1, 2, ... p - 1 above.
 void all_distances(CostSheet& sheet, double each, bool reducing);

@@ -13,7 +13,7 @@ constexpr std::int64_t kDefaultPieces = 8;
 // (p - 1) (a + n b).
 void direct(CostSheet& sheet) {
   sheet.stage("messages to the root");
-  in_turn(sheet, sheet.bytes(), true);
+  in_turn(sheet, sheet.bytes(), true, true);
 }
 
 // (p - 1) (a + n b), backwards [Xin20] eq. 2; in k pieces (k + p - 2) (a + n/k b), eq. 5.
@@ -49,8 +49,13 @@ void rabenseifner(CostSheet& sheet) {
   sheet.stage("halving");
   if (fold.extra > 0) sheet.rounds(fold_pattern(), 1, sheet.bytes(), sheet.bytes());
   halving_rounds(sheet, fold, sheet.bytes(), true);
-  sheet.stage("gather");
-  doubling_rounds(sheet, fold, sheet.bytes());
+  sheet.part("gather");
+  // Position 0 takes in what those d above it have, for d = m / 2, m / 4, ... 1.
+  double each = sheet.bytes() / static_cast<double>(fold.positions);
+  for (std::int64_t d = fold.positions / 2; d >= 1; d /= 2, each *= 2) {
+    const std::int64_t apart = exchange_pattern(fold, d).stride;
+    sheet.rounds(Pattern::fan(apart, 2, apart), 1, each);
+  }
 }
 
 void double_binary_tree(CostSheet& sheet) {

@@ -40,7 +40,7 @@ Schedule sampler() {
           .await(max(t, 1));
     });
   });
-  b.stage("last_2", 4);
+  b.stage("last_2", 4, 8);
   b.round();
   return std::move(b).build();
 }
@@ -75,7 +75,7 @@ loop 3
     end
   end
 end
-stage last_2 ring 4
+stage last_2 ring 4 stride 8
 round
 end
 )";

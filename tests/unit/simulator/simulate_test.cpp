@@ -71,7 +71,8 @@ const Form kForms[] = {
      [](P p) { return 2 * rounds_of_doubling(p); }, [](P p) { return 2 * rounds_of_doubling(p); },
      always},
     // A rank reduces what it receives in one order, so one message after the other.
-    {Collective::kAllreduce, "direct", number, [](P p) { return 2 * share(p); }, always},
+    {Collective::kAllreduce, "direct", [](P) { return 2.0; }, [](P p) { return 2 * share(p); },
+     always},
     {Collective::kAlltoall, "direct", [](P) { return 1.0; }, share, always},
     {Collective::kBroadcast, "direct", [](P p) { return number(p - 1); },
      [](P p) { return number(p - 1); }, always},
@@ -204,7 +205,6 @@ TEST(Simulate, AMessageCostsWhatTheMachineSays) {
   machine.hops[1] = {.alpha = 2e-6, .call = 9e-6, .fill_chunks = 0.25, .efficiency = 0.5};
   const double half = kBytes / 2, transfer = half / (kRate * 0.5), start = 2e-6 + 2 * 7e-7;
   const double ring = 9e-6 + 2 * start + 2.25 * transfer + half * 3e-11;
-  const double layers = ring + 9e-6 + 0.25 * transfer;  // two stages
   const Schedule flat = built(Collective::kAllreduce, "ring", 2);
   const Schedule layered = built(Collective::kAllreduce, "hierarchical:layers=2ring", 2);
   machine.hops[1].ring_rates = {{3, 1.0}};  // no ring here
@@ -212,11 +212,9 @@ TEST(Simulate, AMessageCostsWhatTheMachineSays) {
     Simulator wires = simulator(machine, 2);
     EXPECT_NEAR(run(wires, flat, path).seconds / ring, 1, 1e-12);
     const Simulation staged = run(wires, layered, path);
-    EXPECT_NEAR(staged.seconds / layers, 1, 1e-12);
-    ASSERT_EQ(staged.stages.size(), 2U);
-    EXPECT_EQ(staged.stages[0].name, "scatter_1");
-    EXPECT_EQ(staged.stages[1].name, "gather_1");
-    EXPECT_NEAR(staged.stages[0].seconds + staged.stages[1].seconds, staged.seconds, 1e-15);
+    EXPECT_NEAR(staged.seconds / ring, 1, 1e-12);
+    ASSERT_EQ(staged.stages.size(), 1U);
+    EXPECT_EQ(staged.stages[0].name, "allreduce_1");
     Machine measured = machine;
     measured.hops[1].ring_rates = {{2, 2 * kRate}};
     Simulator rated = simulator(measured, 2);
@@ -256,6 +254,41 @@ TEST(Simulate, OverlappingCallsShareLinks) {
   EXPECT_EQ(result->busiest[0].name, "host 0: nic0 -> switch");
   EXPECT_NEAR(result->busiest[0].bytes, 2 * kBytes, 1e-6);
   EXPECT_NEAR(result->busiest[0].utilization, 2 * alone / (start + 2 * alone), 1e-9);
+}
+
+// Every layer but the last is two stages: it scatters, and gathers what comes back.
+TEST(Simulate, ALayerIsAStageEachWay) {
+  Machine machine = crossbar(4);
+  machine.hops[1].call = 1e-3;
+  Simulator wires = simulator(machine, 4);
+  const Schedule layers = built(Collective::kAllreduce, "hierarchical:layers=2ring/2ring", 4);
+  for (const SimulationPath path : {SimulationPath::kEvents, SimulationPath::kRounds}) {
+    const Simulation staged = run(wires, layers, path);
+    ASSERT_EQ(staged.stages.size(), 3U);
+    EXPECT_EQ(staged.stages[0].name, "scatter_1");
+    EXPECT_EQ(staged.stages[1].name, "allreduce_2");
+    EXPECT_EQ(staged.stages[2].name, "gather_1");
+    double sum = 0;
+    for (const Simulation::Stage& stage : staged.stages) {
+      EXPECT_GT(stage.seconds, 1e-3);
+      sum += stage.seconds;
+    }
+    EXPECT_NEAR(sum, staged.seconds, 1e-15);
+  }
+}
+
+// Goal: receives of a chain come together and are added up one after the other; further messages
+// of a round pay overhead.
+TEST(Simulate, ReceivesInOrderWaitForReductionsOnly) {
+  Machine machine = crossbar(4);
+  machine.reduce_seconds_per_byte = 3e-11;
+  machine.hops[1].overhead = 2e-6;
+  Simulator wires = simulator(machine, 4);
+  const Schedule direct = built(Collective::kReducescatter, "direct", 4);
+  const double expected = kAlpha + 2 * 2e-6 + 3 * (kBytes / 4) * (1 / kRate + 3e-11);
+  for (const SimulationPath path : {SimulationPath::kEvents, SimulationPath::kRounds}) {
+    EXPECT_NEAR(run(wires, direct, path).seconds / expected, 1, 1e-12);
+  }
 }
 
 // Goal: leaping over repeated iterations changes nothing.
