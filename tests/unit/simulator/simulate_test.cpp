@@ -70,7 +70,6 @@ const Form kForms[] = {
     {Collective::kAllreduce, "reduce_broadcast:radix=2",
      [](P p) { return 2 * rounds_of_doubling(p); }, [](P p) { return 2 * rounds_of_doubling(p); },
      always},
-    // A rank reduces what it receives in one order, so one message after the other.
     {Collective::kAllreduce, "direct", [](P) { return 2.0; }, [](P p) { return 2 * share(p); },
      always},
     {Collective::kAlltoall, "direct", [](P) { return 1.0; }, share, always},
