@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from launched import Job
+
 from namespaces import Hosts, why_not
 
 PROGRAMS = Path(__file__).parent / "programs"

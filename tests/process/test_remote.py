@@ -28,9 +28,9 @@ from pathlib import Path
 import pytest
 from conftest import PROGRAMS
 from launched import MARK, Job, marked_processes
-from namespaces import Hosts
 
 from farandole.cli.agent import HELLO_MARK, Frames, frame
+from namespaces import Hosts
 
 Start = Callable[..., Job]
 Write = Callable[[str], Path]
