@@ -105,17 +105,11 @@ TEST(MachineCheck, NamesTheFieldThatIsWrong) {
       {"hops.host.ring_rates[1].ring_size is 2",
        [](Machine& m) { m.hops[0].ring_rates[1].ring_size = 2; }},
       {"hops.host.ring_rates[2].stride is -1",
-       [](Machine& m) {
-         m.hops[0].ring_rates.push_back({8, 1e9, -1});
-       }},
+       [](Machine& m) { m.hops[0].ring_rates.push_back({8, 1e9, -1}); }},
       {"hops.host.ring_rates[2].ring_size is 4, allowed is a whole number of at least 5",
-       [](Machine& m) {
-         m.hops[0].ring_rates.push_back({4, 1e9, 0});
-       }},
+       [](Machine& m) { m.hops[0].ring_rates.push_back({4, 1e9, 0}); }},
       {"hops.host.ring_rates[2].ring_size is 2, allowed is a whole number of at least 4",
-       [](Machine& m) {
-         m.hops[0].ring_rates.push_back({2, 1e9, 9});
-       }},
+       [](Machine& m) { m.hops[0].ring_rates.push_back({2, 1e9, 9}); }},
       {"hops.host.ring_rates[1].bytes_per_second is 0",
        [](Machine& m) { m.hops[0].ring_rates[1].bytes_per_second = 0; }},
       {"reduce_seconds_per_byte is -1", [](Machine& m) { m.reduce_seconds_per_byte = -1; }},
