@@ -109,25 +109,21 @@ bool Link::flush() {
   return moved;
 }
 
-// Turns what waits into frames. Small messages go first, but leave room for data frames, so that
-// neither kind starves the other.
+// Turns what waits into frames. A lone connection keeps room for data frames, so that small
+// messages do not starve them.
 void Link::fill() {
+  Output& first = connections_[0]->output;
   std::size_t answered = 0;
-  for (; answered < answers_.size(); ++answered) {
-    Connection& idlest = **std::ranges::min_element(
-        connections_, {}, [](const auto& each) { return each->output.queued_bytes(); });
-    if (idlest.output.room() == 0) break;
-    idlest.output.push(answers_[answered], nullptr, nullptr);
+  for (; answered < answers_.size() && first.room() > 0; ++answered) {
+    first.push(answers_[answered], nullptr, nullptr);
   }
   answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(answered));
-  while (!unsent_.empty() && connections_[0]->output.room() > kSegmentsQueuedMax) {
-    frame_head(*unsent_.pop());
-  }
+  while (!unsent_.empty() && first.room() > kSegmentsQueuedMax) frame_head(*unsent_.pop());
   for (std::size_t round = 0; round < kSegmentsQueuedMax; ++round) {
-    for (auto& connection : connections_) {
-      const Output& output = connection->output;
+    for (std::size_t i = connections_.size() > 1 ? 1 : 0; i < connections_.size(); ++i) {
+      const Output& output = connections_[i]->output;
       if (ready_.empty()) return;
-      if (output.room() > 0 && output.segment_count() <= round) frame_segment(*connection);
+      if (output.room() > 0 && output.segment_count() <= round) frame_segment(*connections_[i]);
     }
   }
 }

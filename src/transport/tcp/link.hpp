@@ -50,8 +50,9 @@ struct Core {
 
 /// The connections to one peer and the messages that travel on them.
 ///
-/// Messages begin on the first connection, in the order posted; answers take the connection with
-/// the least to send; data frames are dealt to all connections as each has room.
+/// Messages begin on the first connection, in the order posted, and answers travel there; data
+/// frames are dealt to all others as each has room. Behind data, which the kernel takes by the
+/// megabyte, an answer would come late, and the two ranks would send in turns instead of at once.
 /// Threads   the engine's driver only.
 class Link final : public InputHandler, public OutputHandler {
  public:

@@ -34,7 +34,6 @@ void Output::push(const Frame& frame, const std::byte* payload, Send* send) {
   item.send = send;
   item.segment = frame.kind == FrameKind::kData;
   segment_count_ += item.segment ? 1 : 0;
-  queued_bytes_ += item.bytes();
 }
 
 Output::Outcome Output::flush(int fd, OutputHandler& handler) {
@@ -62,7 +61,6 @@ Output::Outcome Output::flush(int fd, OutputHandler& handler) {
 
 // Removes the frames that the kernel has in full; an empty one is what cut() left.
 void Output::take(std::size_t bytes, OutputHandler& handler) {
-  queued_bytes_ -= bytes;
   written_ += bytes;
   while (count_ > 0 && written_ >= at(0).bytes()) {
     Item& item = at(0);
@@ -80,7 +78,6 @@ void Output::take(std::size_t bytes, OutputHandler& handler) {
 void Output::cut(Item& item) {
   item.send = nullptr;
   if (&item != &at(0) || written_ == 0) {
-    queued_bytes_ -= item.bytes();
     item.header_bytes = 0;
     item.payload_bytes = 0;
     return;

@@ -30,7 +30,6 @@ class Output {
 
   std::size_t room() const { return kFramesMax - count_; }  // frames
   bool empty() const { return count_ == 0; }
-  std::size_t queued_bytes() const { return queued_bytes_; }
   std::size_t segment_count() const { return segment_count_; }  // data frames in the queue
 
   /// `payload` has frame.payload bytes and belongs to `send`; both may be null.
@@ -73,7 +72,6 @@ class Output {
   std::size_t first_ = 0;
   std::size_t count_ = 0;
   std::size_t written_ = 0;  // bytes of the first frame that the kernel has
-  std::size_t queued_bytes_ = 0;
   std::size_t segment_count_ = 0;
   std::unique_ptr<std::byte[]> rest_;  // of a cut frame
 };

@@ -265,7 +265,7 @@ TEST(TcpTransport, LengthsAroundEveryLimit) {
   }
 }
 
-// Goal: a large message uses all connections of the pair.
+// Goal: a large message uses all connections of the pair but the first.
 // Method: the test holds one end of three connections and plays the peer by hand.
 TEST(TcpTransport, SegmentsAreSpread) {
   SocketHub hub(wide_pair);
@@ -291,11 +291,12 @@ TEST(TcpTransport, SegmentsAreSpread) {
   const auto ready = encode({.kind = FrameKind::kReady, .id = message->reply, .reply = 1});
   ASSERT_EQ(::write(ends[1], ready.data(), ready.size()), static_cast<ssize_t>(ready.size()));
   while (send.state == TransferState::kActive) rank->progress();
-  for (const int end : ends) {
+  for (const int end : {ends[1], ends[2]}) {
     EXPECT_EQ(::read(end, bytes.data(), bytes.size()),
-              static_cast<ssize_t>(2 * (kFrameBytes + 1024)));
-    ::close(end);
+              static_cast<ssize_t>(3 * (kFrameBytes + 1024)));
   }
+  EXPECT_FALSE(readable(ends[0]));
+  for (const int end : ends) ::close(end);
 }
 
 // Goal: a disagreement fails the receive with what the peer said, the send is done, and the
@@ -480,27 +481,43 @@ TEST(TcpTransport, PeerFailedAtEveryStep) {
   }
 }
 
-// A transport of rank 0 and the test's own end of its one connection to rank 1.
+// A transport of rank 0 and the test's own ends of its connections to rank 1.
 struct Raw {
-  explicit Raw(SocketHub::MakePair make = wide_pair) : hub(make), connector(hub, Rank{0}) {
+  explicit Raw(SocketHub::MakePair make = wide_pair, int connection_count = 1)
+      : hub(make), connector(hub, Rank{0}) {
     rank = *TcpTransport::create(
         Rank{0}, 2, connector,
-        {.connection_count = 1, .on_link_lost = [this](Rank) { ++lost_count; }});
+        {.connection_count = connection_count, .on_link_lost = [this](Rank) { ++lost_count; }});
     const Rank one{1};
     EXPECT_TRUE(rank->connect({&one, 1}, Deadline::after(seconds(10))));
-    end = *hub.accept(Rank{0}, one, "tcp.0", Deadline::never());
+    for (int i = 0; i < connection_count; ++i) {
+      ends.push_back(*hub.accept(Rank{0}, one, "tcp." + std::to_string(i), Deadline::never()));
+    }
+    end = ends[0];
   }
-  ~Raw() { ::close(end); }
+  ~Raw() {
+    for (const int each : ends) ::close(each);
+  }
   void write(std::span<const std::byte> data) {
     ASSERT_EQ(::write(end, data.data(), data.size()), static_cast<ssize_t>(data.size()));
     for (int i = 0; i < 3; ++i) rank->progress();
   }
   void write(const Frame& frame) { write(encode(frame)); }
+  std::optional<Frame> read_frame(std::size_t payload_bytes = 0) {
+    std::vector<std::byte> bytes(kFrameBytes + payload_bytes);
+    for (std::size_t got = 0; got < bytes.size(); rank->progress()) {
+      const auto more = readable(end) ? ::read(end, &bytes[got], bytes.size() - got) : 0;
+      if (more <= 0) return std::nullopt;
+      got += static_cast<std::size_t>(more);
+    }
+    return decode(std::span<const std::byte, kFrameBytes>(bytes.data(), kFrameBytes));
+  }
 
   SocketHub hub;
   HubConnector connector;
   std::unique_ptr<TcpTransport> rank;
-  int end;
+  std::vector<int> ends;
+  int end;  // the first
   int lost_count = 0;
 };
 
@@ -551,6 +568,30 @@ TEST(TcpTransport, SenselessFramesLoseTheLink) {
   EXPECT_EQ(raw.lost_count, 1);
   raw.rank->peer_failed(Rank{1});
   EXPECT_EQ(send.state, TransferState::kFailed);
+}
+
+// Goal: ranks that send to each other need not take turns: an answer does not wait behind data.
+// Method: nobody reads the data of a send, and meanwhile a message asks for an answer.
+TEST(TcpTransport, AnswersPassData) {
+  Raw raw(small_pair, 3);
+  const auto data = numbered(8 << 20);
+  Send send = send_to(1, 1, data);
+  raw.rank->post(send);
+  raw.rank->progress();
+  const auto begun = raw.read_frame(kHeadBytes);
+  ASSERT_TRUE(begun);
+  raw.write({.kind = FrameKind::kReady, .id = begun->reply, .reply = 1});
+  EXPECT_TRUE(readable(raw.ends[1]) && readable(raw.ends[2]));
+  EXPECT_EQ(send.state, TransferState::kActive);
+
+  std::vector<std::byte> target(32);
+  Receive receive = receive_from(1, 0, target);
+  raw.rank->post(receive);
+  Frame message{.bytes = 32, .reply = 9, .payload = 0};
+  message.signature = receive.signature;
+  raw.write(message);
+  const auto answer = raw.read_frame();
+  EXPECT_TRUE(answer && answer->kind == FrameKind::kReady && answer->id == 9);
 }
 
 // Goal: whatever an authenticated peer sends, the transport survives and drops the link.
