@@ -53,9 +53,9 @@ HopCost make_cost(const std::string& hop, const nb::dict& given) {
       continue;
     }
     double* const numbers[] = {&cost.alpha, &cost.call, &cost.fill_chunks, &cost.overhead,
-                               &cost.efficiency};
-    constexpr std::string_view kNames[] = {"alpha", "call", "fill_chunks", "overhead",
-                                           "efficiency"};
+                               &cost.efficiency, &cost.fan_efficiency};
+    constexpr std::string_view kNames[] = {"alpha",    "call",       "fill_chunks",
+                                           "overhead", "efficiency", "fan_efficiency"};
     *numbers[find_name(("hops." + hop).c_str(), name, kNames)] = nb::cast<double>(value);
   }
   return cost;
@@ -72,6 +72,7 @@ nb::dict cost_dict(const HopCost& cost) {
   row["fill_chunks"] = cost.fill_chunks;
   row["overhead"] = cost.overhead;
   row["efficiency"] = cost.efficiency;
+  row["fan_efficiency"] = cost.fan_efficiency;
   row["ring_rates"] = rates;
   return row;
 }

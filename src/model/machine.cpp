@@ -158,6 +158,8 @@ class Checker {
             text(cost.fill_chunks), "a number of messages, finite and not negative");
     require(cost.efficiency > 0 && cost.efficiency <= 1, hop + ".efficiency", text(cost.efficiency),
             "a share above 0, up to 1");
+    require(cost.fan_efficiency > 0 && cost.fan_efficiency <= 1, hop + ".fan_efficiency",
+            text(cost.fan_efficiency), "a share above 0, up to 1");
     HopCost::RingRate before{.ring_size = 1};
     for (std::size_t i = 0; i < cost.ring_rates.size(); ++i) {
       const HopCost::RingRate& ring = cost.ring_rates[i];

@@ -20,7 +20,7 @@ inline constexpr const char* kHopNames[kHopCount] = {"host", "rack", "fabric"};
 /// What a message costs beyond the wires it uses. From the moment that both ends have come to it,
 /// one of b bytes takes
 ///
-///   alpha + latency of its links + overhead * further + b (1 + fill) / (rate * efficiency)
+///   alpha + latency of its links + overhead * further + b (1 + fill) / (rate * efficiency * fan)
 ///
 /// and then its reduction at the receiver. Planner and simulator both mean by
 ///
@@ -31,6 +31,7 @@ inline constexpr const char* kHopNames[kHopCount] = {"host", "rack", "fabric"};
 ///   fill      fill_chunks for what a rank sends in that round, else 0
 ///   further   messages over this hop that the sender sends, or the receiver receives, in the same
 ///             round: the larger number, less one
+///   fan       fan_efficiency where there are further ones, else 1
 ///
 /// Source: docs/design/0010. All times in seconds.
 struct HopCost {
@@ -39,6 +40,9 @@ struct HopCost {
   double fill_chunks = 0;  // of a message that a stage moves before its pipeline is full
   double overhead = 0;     // of a message for each other one of its round
   double efficiency = 1;   // share of the wires' rate that a message reaches, 0 < efficiency <= 1
+  // Share of that where a rank sends or receives several at once: they come in bursts, one after
+  // the other, and leave gaps at those who wait for the later ones. 0 < fan_efficiency <= 1.
+  double fan_efficiency = 1;
   /// Measured rates of a ring among `ring_size` neighbours, in bytes per second: they replace what
   /// the wires say, where several paths join, in stages that a schedule calls rings; efficiency
   /// counts. Sorted by size, then by stride, each once; a rate for a ring's own stride goes before

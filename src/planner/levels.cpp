@@ -260,7 +260,8 @@ double Levels::start_up(const Loads& loads, Hop hop) const {
 }
 
 double Levels::seconds_per_byte(const Loads& loads, Hop hop, const Pattern& pattern) const {
-  const double efficiency = extras(hop).efficiency;
+  const double fan = loads.sent_max[index(hop)] > 1 ? extras(hop).fan_efficiency : 1;
+  const double efficiency = extras(hop).efficiency * fan;
   if (const double rate = ring_rate(hop, pattern); rate > 0) return 1 / rate / efficiency;
   double slowest = 0;
   for (std::size_t i = 0; i < loads.links.size(); ++i) {

@@ -42,7 +42,7 @@ RoundCompiler::RoundCompiler(const Network& network, PatternTable& patterns, Wor
       patterns_(patterns),
       workload_(workload),
       ranks_(network_ranks),
-      has_overhead_(has_overhead(network.machine())),
+      counts_matter_(counts_matter(network.machine())),
       waiting_count_(static_cast<std::size_t>(workload.rank_count()), 0) {
   for (const HopCost& hop : network.machine().hops) {
     stages_cost_ = stages_cost_ || hop.call > 0 || hop.fill_chunks > 0;
@@ -73,7 +73,7 @@ Result<CompiledRound> RoundCompiler::compile(const Workload::Instruction& instru
       draft.slot[a] = r;
     }
   }
-  for (std::int32_t r = 0; has_overhead_ && r < workload_.rank_count(); ++r) {
+  for (std::int32_t r = 0; counts_matter_ && r < workload_.rank_count(); ++r) {
     draft.counts.push_back(counts_of(draft.timed, r));
   }
   match(draft);
@@ -151,7 +151,7 @@ bool RoundCompiler::resume(Draft& draft, std::int32_t rank, std::uint32_t action
   draft.rank.push_back(waited.rank);
   draft.slot.push_back(draft.result.slot_count++);
   draft.begins.push_back(waited.begins_stage ? 1 : 0);
-  if (has_overhead_) draft.counts.push_back(waited.counts);
+  if (counts_matter_) draft.counts.push_back(waited.counts);
   draft.result.resumed.emplace_back(draft.slot.back(), waited.ready);
   draft.partner.push_back(action);
   draft.partner[action] = number;
@@ -188,7 +188,7 @@ Result<void> RoundCompiler::order(Draft& draft) {
                            "\"events\" can."};
         }
         draft.result.waiting.push_back({draft.rank[a], action, draft.slot[a]});
-        if (has_overhead_) draft.result.waiting.back().counts = draft.counts[draft.rank_of(a)];
+        if (counts_matter_) draft.result.waiting.back().counts = draft.counts[draft.rank_of(a)];
         ++waiting;
         continue;
       }
@@ -234,8 +234,9 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
   const std::int32_t from = draft.rank[send], to = draft.rank[receive];
   const double bytes = draft.at(send).bytes;
   links_.clear();
-  const MessageCost cost = message_cost(network_, network_rank(from), network_rank(to),
-                                        workload_.stage(draft.result.stage), links_);
+  MessageCost cost = message_cost(network_, network_rank(from), network_rank(to),
+                                  workload_.stage(draft.result.stage), links_);
+  if (counts_matter_) add_others(draft, send, receive, cost);
   Wave::Message message{
       .from = from,
       .to = to,
@@ -243,7 +244,7 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
       .to_slot = draft.slot[receive],
       .from_done = done_slot(draft, send),
       .to_done = done_slot(draft, receive),
-      .head_seconds = cost.head_seconds + overhead(draft, cost.hop, send, receive),
+      .head_seconds = cost.head_seconds,
       .transfer_seconds = bytes / cost.efficiency,
       .bytes = bytes,
       .reduce_seconds = draft.at(receive).local_seconds};
@@ -282,15 +283,14 @@ void RoundCompiler::add_chains(Draft& draft) {
   if (longest <= 0) chains.clear();
 }
 
-double RoundCompiler::overhead(const Draft& draft, Hop hop, std::uint32_t send,
-                               std::uint32_t receive) const {
-  if (!has_overhead_) return 0;
+void RoundCompiler::add_others(const Draft& draft, std::uint32_t send, std::uint32_t receive,
+                               MessageCost& cost) const {
   const std::size_t own = draft.rank.size() - draft.begins.size();  // actions of this round
   const std::size_t ranks = draft.counts.size() - draft.begins.size();
   const auto counts = [&](std::uint32_t action) -> const MessageCounts& {
     return draft.counts[action < own ? draft.rank_of(action) : ranks + action - own];
   };
-  return overhead_seconds(network_.machine(), hop, counts(send), counts(receive));
+  pay_for_others(network_.machine(), counts(send), counts(receive), cost);
 }
 
 MessageCounts RoundCompiler::counts_of(const TimedRound& round, std::int32_t rank) const {

@@ -102,7 +102,8 @@ class RoundCompiler {
   void add_operation(Draft& draft, std::uint32_t action);
   void add_message(Draft& draft, Wave& wave, std::uint32_t action);
   void add_chains(Draft& draft);
-  double overhead(const Draft& draft, Hop hop, std::uint32_t send, std::uint32_t receive) const;
+  void add_others(const Draft& draft, std::uint32_t send, std::uint32_t receive,
+                  MessageCost& cost) const;
   MessageCounts counts_of(const TimedRound& round, std::int32_t rank) const;
   std::uint32_t done_slot(Draft& draft, std::uint32_t action);
   void solve(Wave& wave);
@@ -115,7 +116,7 @@ class RoundCompiler {
   PatternTable& patterns_;
   Workload& workload_;
   std::span<const std::int32_t> ranks_;
-  bool stages_cost_ = false, has_overhead_ = false;
+  bool stages_cost_ = false, counts_matter_ = false;
   std::map<Key, std::deque<WaitingAction>> waiting_;
   std::vector<std::int32_t> waiting_count_;  // [rank]
   std::vector<std::int32_t> links_;          // of one message

@@ -67,7 +67,7 @@ class Events {
   Events(const Network& network, std::span<const SimulatedCall> calls,
          const SimulationOptions& options)
       : network_(network),
-        has_overhead_(has_overhead(network.machine())),
+        counts_matter_(counts_matter(network.machine())),
         calls_(calls),
         fluid_(network) {
     result_.link_bytes.assign(network.capacities().size(), 0.0);
@@ -227,7 +227,7 @@ class Events {
     const auto in_order = [](const TimedAction& action) { return action.in_order; };
     const bool keeps = std::any_of(actions.begin(), actions.end(), in_order);
     walker.progress.assign(keeps ? actions.size() : 0, 0);
-    if (has_overhead_) count_messages(walker);
+    if (counts_matter_) count_messages(walker);
     for (std::uint32_t a = 0; a < actions.size(); ++a) {
       if (!actions[a].after_previous) post({number, a});
     }
@@ -279,17 +279,16 @@ class Events {
     message.bytes = from.actions[send.action].bytes;
     message.links.clear();
     const Workload& workload = *state_[from.call].workload;
-    const MessageCost cost = message_cost(network_, from.network_rank, to.network_rank,
-                                          workload.stage(from.stage_begun), message.links);
+    MessageCost cost = message_cost(network_, from.network_rank, to.network_rank,
+                                    workload.stage(from.stage_begun), message.links);
+    if (counts_matter_) pay_for_others(network_.machine(), from.counts, to.counts, cost);
     const HopCost& hop = network_.machine().hops[static_cast<std::size_t>(cost.hop)];
     message.efficiency = cost.efficiency;
     message.transfer_bytes = message.bytes * (from.begins ? 1 + hop.fill_chunks : 1);
     message.flows = message.bytes > 0 && cost.fixed_rate <= 0;
     result_.messages += 1;
     result_.bytes += message.bytes;
-    const double overhead =
-        has_overhead_ ? overhead_seconds(network_.machine(), cost.hop, from.counts, to.counts) : 0;
-    const double begin = now_ + cost.head_seconds + overhead;
+    const double begin = now_ + cost.head_seconds;
     if (message.flows) {
       queue_.push({begin, Event::Kind::kBegin, number, 0});
       return;
@@ -409,7 +408,7 @@ class Events {
   }
 
   const Network& network_;
-  const bool has_overhead_;
+  const bool counts_matter_;
   std::span<const SimulatedCall> calls_;
   Fluid fluid_;
   EventQueue queue_;

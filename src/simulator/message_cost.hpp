@@ -18,26 +18,29 @@ struct MessageCounts {
 };
 
 /// Whether any message pays for others.
-inline bool has_overhead(const Machine& machine) {
-  return std::any_of(machine.hops.begin(), machine.hops.end(),
-                     [](const HopCost& hop) { return hop.overhead > 0; });
+inline bool counts_matter(const Machine& machine) {
+  return std::any_of(machine.hops.begin(), machine.hops.end(), [](const HopCost& hop) {
+    return hop.overhead > 0 || hop.fan_efficiency < 1;
+  });
 }
 
-/// What a message pays for others of its sender and receiver that go equally far.
-inline double overhead_seconds(const Machine& machine, Hop hop, const MessageCounts& sender,
-                               const MessageCounts& receiver) {
-  const auto h = static_cast<std::size_t>(hop);
-  const std::int32_t most = std::max(sender.sent[h], receiver.received[h]);
-  return machine.hops[h].overhead * static_cast<double>(most - 1);
-}
-
-/// What a message costs whatever its size and its neighbours.
+/// What a message costs whatever its size.
 struct MessageCost {
   Hop hop = Hop::kHost;
-  double head_seconds = 0;  // alpha and latency, before its first byte; overhead comes on top
+  double head_seconds = 0;  // before its first byte
   double efficiency = 1;
   double fixed_rate = 0;  // bytes per second where no wire decides; 0: its links decide
 };
+
+/// Adds what a message pays for others of its sender and receiver that go equally far.
+inline void pay_for_others(const Machine& machine, const MessageCounts& sender,
+                           const MessageCounts& receiver, MessageCost& cost) {
+  const auto h = static_cast<std::size_t>(cost.hop);
+  const std::int32_t others = std::max(sender.sent[h], receiver.received[h]) - 1;
+  if (others < 1) return;
+  cost.head_seconds += machine.hops[h].overhead * static_cast<double>(others);
+  cost.efficiency *= machine.hops[h].fan_efficiency;
+}
 
 /// Whether a measured rate of rings is that of `stage`.
 inline bool is_rate_of(const HopCost::RingRate& rate, const Stage& stage) {
@@ -45,7 +48,7 @@ inline bool is_rate_of(const HopCost::RingRate& rate, const Stage& stage) {
          (rate.stride == 0 || rate.stride == stage.ring_stride);
 }
 
-/// Appends the links that the message shares with others, if any decide its rate.
+/// What it costs by itself. Appends the links that it shares with others, if any decide its rate.
 inline MessageCost message_cost(const Network& network, std::int32_t from, std::int32_t to,
                                 const Stage& stage, std::vector<std::int32_t>& links) {
   const std::size_t before = links.size();

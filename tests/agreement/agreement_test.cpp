@@ -129,6 +129,7 @@ const Extension kExtensions[] = {
     {"fill", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.fill_chunks = 0.4; }); }},
     {"efficiency", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.efficiency = 0.7; }); }},
     {"overhead", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.overhead = 2e-6; }); }},
+    {"fan", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.fan_efficiency = 0.8; }); }},
     {"ring rates",
      [](Machine& m) {
        m.hops[0].ring_rates = {{2, 3e10}, {4, 8e10}};

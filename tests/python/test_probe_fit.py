@@ -8,13 +8,16 @@ comes of them says the same again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from farandole import machines
 from farandole.topology import probed
 from farandole.topology.fit import (
-    PATTERNS,
+    FAN,
+    RINGS,
     Fit,
     Sample,
     bytes_per_second,
@@ -28,7 +31,7 @@ TRUE = Fit(call=20e-6, alpha=30e-6, per_byte=1e-9, fill_per_byte=0.4e-9, reduce_
 
 
 def timed(costs: Fit, hop: str = "rack", ranks: int = 4, groups: int = 1) -> list[Sample]:
-    blank = [Sample(hop, pattern, ranks, groups, n, 1.0) for pattern in PATTERNS for n in SIZES]
+    blank = [Sample(hop, pattern, ranks, groups, n, 1.0) for pattern in RINGS for n in SIZES]
     return [Sample(hop, s.pattern, ranks, groups, s.size_bytes, costs.seconds(s)) for s in blank]
 
 
@@ -49,6 +52,20 @@ def test_costs_that_made_the_times_are_found() -> None:
         assert getattr(found, name) == pytest.approx(getattr(TRUE, name), rel=1e-6)
     assert found.fill_chunks == pytest.approx(0.4)
     assert max(abs(found.error(sample)) for sample in timed(TRUE)) < 1e-9
+
+
+# Goal: what several messages of a rank take from each other is found, and nothing where they do not.
+@pytest.mark.parametrize(("overhead", "efficiency"), [(5e-6, 0.8), (0.0, 1.0)])
+def test_the_cost_of_several_messages_at_once_is_found(overhead: float, efficiency: float) -> None:
+    true = replace(TRUE, overhead=overhead, fan_efficiency=efficiency)
+    blank = [Sample("rack", FAN, 4, 1, size_bytes, 1.0) for size_bytes in SIZES]
+    fans = [replace(sample, seconds=true.seconds(sample)) for sample in blank]
+    by_hand = 20e-6 + 30e-6 + 2 * overhead + 3 * (1 << 20) * 1.4e-9 / efficiency
+    assert fans[-1].seconds == pytest.approx(by_hand)
+    found = fit(timed(TRUE) + fans, TRUE.reduce_per_byte)
+    assert found.overhead == pytest.approx(overhead, rel=1e-6, abs=1e-12)
+    assert found.fan_efficiency == pytest.approx(efficiency, rel=1e-6)
+    assert found.per_byte == pytest.approx(TRUE.per_byte, rel=1e-6)
 
 
 # Goal: two ranks claim no fill, which they cannot tell from other ways to share a wire.
@@ -83,7 +100,7 @@ def test_a_rate_alone_is_found() -> None:
 # Goal: noise that hides the rate does not make it infinite.
 # Method: times that are all the same; the most bytes are those of the largest allreduce.
 def test_times_that_do_not_grow_show_a_rate_all_the_same() -> None:
-    flat = [Sample("rack", pattern, 4, 1, n, 1e-3) for pattern in PATTERNS for n in SIZES]
+    flat = [Sample("rack", pattern, 4, 1, n, 1e-3) for pattern in RINGS for n in SIZES]
     most = 2 * 3 / 4 * SIZES[-1]
     assert fit(flat, 0.0).per_byte == pytest.approx(1e-3 / most)
     assert bytes_per_second(flat, fit(flat, 0.0)) == pytest.approx(most / 1e-3)

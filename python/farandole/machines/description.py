@@ -30,6 +30,7 @@ HOP_KEYS = {
     "fill_chunks": ("fill_chunks", 1.0),
     "overhead_us": ("overhead", 1e-6),
     "efficiency": ("efficiency", 1.0),
+    "fan_efficiency": ("fan_efficiency", 1.0),
 }
 LOCAL_KEYS = {  # rates here, seconds per byte there
     "reduce_rate_GBps": "reduce_seconds_per_byte",

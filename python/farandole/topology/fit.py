@@ -5,7 +5,8 @@
 The model is that of struct HopCost (src/model/machine.hpp), whose times are linear in four
 unknowns: a library call, the start-up of a message, seconds per byte, and a pipeline's fill in
 seconds per byte. Each is at least 0, and the fill at most one message. Rings of more than two ranks
-alone tell it from the rate; it stays 0 unless it explains a good part of the error.
+alone tell it from the rate; it stays 0 unless it explains a good part of the error. What several
+messages of a rank at once cost beyond that is found afterwards, from the samples with such ones.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ _Vector = npt.NDArray[np.float64]
 _WORTH_A_FILL = 0.9  # what a fill must leave of the squared error
 _LARGEST = 5  # sizes of a fifth of the largest and more
 _CREDIBLE = 0.01  # share of the time per byte that was seen
-PATTERNS = ("exchange", "allgather", "allreduce")
+RINGS = ("exchange", "allgather", "allreduce")
+FAN = "alltoall"
 
 
 @dataclass(frozen=True)
 class Sample:
     """One measured time. `ranks` neighbours in a ring sent `size_bytes` each to the next one
-    (exchange), or ran a collective of that size by algorithm ring; `groups` such rings at once."""
+    (exchange), or ran a collective of that size by algorithm ring, an alltoall by direct; `groups`
+    such rings at once."""
 
     hop: str
-    pattern: str  # of PATTERNS
+    pattern: str  # of RINGS, or FAN
     ranks: int
     groups: int
     size_bytes: int
@@ -43,7 +46,13 @@ class Sample:
             return 1.0, 1.0, float(self.size_bytes), float(self.size_bytes)
         rounds = (self.ranks - 1) * (2 if self.pattern == "allreduce" else 1)
         block = self.size_bytes / self.ranks
+        if self.pattern == FAN:
+            return 1.0, 1.0, rounds * block, rounds * block
         return 1.0, float(rounds), rounds * block, block
+
+    def others(self) -> int:
+        """Messages of a rank at once, beyond the first."""
+        return self.ranks - 2 if self.pattern == FAN else 0
 
     def reduced_bytes(self) -> float:
         if self.pattern != "allreduce":
@@ -60,15 +69,20 @@ class Fit:
     per_byte: float
     fill_per_byte: float
     reduce_per_byte: float
+    overhead: float = 0.0
+    fan_efficiency: float = 1.0
 
     @property
     def fill_chunks(self) -> float:
         return self.fill_per_byte / self.per_byte
 
     def seconds(self, sample: Sample) -> float:
-        unknowns = (self.call, self.alpha, self.per_byte, self.fill_per_byte)
-        moved = sum(a * b for a, b in zip(sample.terms(), unknowns, strict=True))
-        return moved + sample.reduced_bytes() * self.reduce_per_byte
+        calls, messages, moved, first = sample.terms()
+        on_wire = moved * self.per_byte + first * self.fill_per_byte
+        if sample.others() > 0:
+            on_wire /= self.fan_efficiency
+        fixed = calls * self.call + messages * self.alpha + sample.others() * self.overhead
+        return fixed + on_wire + sample.reduced_bytes() * self.reduce_per_byte
 
     def error(self, sample: Sample) -> float:
         """Relative to what was measured."""
@@ -76,8 +90,13 @@ class Fit:
 
 
 def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
-    """All four unknowns, then the rate again to the largest messages alone. `reduce_per_byte` was
-    measured apart."""
+    """All unknowns, the rate to the largest messages alone. `reduce_per_byte` was measured apart."""
+    found = _fit_rings([s for s in samples if s.pattern in RINGS], reduce_per_byte)
+    fans = [sample for sample in samples if sample.others() > 0]
+    return _fit_fans(fans, found) if fans else found
+
+
+def _fit_rings(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
     rows, targets = _system(samples, reduce_per_byte)
     (call, alpha, per_byte), plain_error = nonnegative_least_squares(rows[:, :3], targets)
     fill = 0.0
@@ -88,10 +107,30 @@ def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
         (call, alpha), per_byte, fill = start, beyond + filled, filled
     found = Fit(call, alpha, _credible(per_byte, samples), fill, reduce_per_byte)
     # Buffers of sockets, and of whoever shapes the traffic, hide the rate from smaller messages.
-    size_bytes_max = max(sample.size_bytes for sample in samples)
-    largest = [s for s in samples if s.size_bytes * _LARGEST >= size_bytes_max]
-    rate = bytes_per_second(largest, found)
+    rate = bytes_per_second(_largest(samples), found)
     return replace(found, per_byte=1 / rate, fill_per_byte=found.fill_chunks / rate)
+
+
+def _fit_fans(samples: Sequence[Sample], known: Fit) -> Fit:
+    """Overhead and efficiency of several messages at once, where other things are as `known`."""
+
+    def system(chosen: Sequence[Sample], overhead: float) -> tuple[_Vector, _Vector]:
+        seconds = np.array([s.seconds for s in chosen])
+        rows = np.array([[s.others(), s.terms()[2]] for s in chosen]) / seconds[:, None]
+        fixed = np.array([known.call + known.alpha + s.others() * overhead for s in chosen])
+        return rows, 1 - fixed / seconds
+
+    (overhead, _), _ = nonnegative_least_squares(*system(samples, 0.0))
+    rows, targets = system(_largest(samples), overhead)
+    (per_byte,), _ = nonnegative_least_squares(rows[:, 1:], targets)
+    alone = known.per_byte + known.fill_per_byte
+    efficiency = min(alone / _credible(per_byte, samples), 1.0)
+    return replace(known, overhead=overhead, fan_efficiency=efficiency)
+
+
+def _largest(samples: Sequence[Sample]) -> list[Sample]:
+    size_bytes_max = max(sample.size_bytes for sample in samples)
+    return [s for s in samples if s.size_bytes * _LARGEST >= size_bytes_max]
 
 
 def bytes_per_second(samples: Sequence[Sample], known: Fit) -> float:

@@ -3,7 +3,8 @@
 """Measures, between the running ranks, what a machine file needs.
 
 Every rank sends to a neighbour and receives from one at the same time, as in a ring, since that is
-what collectives do; and rings of collectives are timed as they are. Within the hosts all hosts are
+what collectives do; and rings of collectives are timed as they are, and all ranks with all others
+at once, which shows what several messages of a rank take from each other. Within the hosts all hosts are
 measured at once, between hosts first one rank of each, then all of them, which shows how they share
 the way out.
 """
@@ -21,7 +22,7 @@ from farandole._arrays import DTYPE_INDEX
 from farandole._timing import Budget, measure
 from farandole.communicator import Communicator
 from farandole.errors import InvalidArgumentError
-from farandole.topology.fit import Sample
+from farandole.topology.fit import FAN, Sample
 
 _BUDGET = Budget(seconds=0.2, warmup_seconds=0.05, iterations_min=3)
 _LOCAL_BYTES = 4 << 20
@@ -98,7 +99,7 @@ class Probe:
     def _whole(self, ring: _Ring) -> Iterator[Sample]:
         """One ring of all, in every pattern and size."""
         yield from self._exchanges(ring, self._sizes)
-        for pattern in ("allgather", "allreduce"):
+        for pattern in ("allgather", "allreduce", FAN)[: 3 if ring.ranks > 2 else 2]:
             for size_bytes in self._sizes:
                 count = max(size_bytes // (_ITEM_BYTES * ring.ranks), 1) * ring.ranks
                 yield self._sample(ring, pattern, count * _ITEM_BYTES)
@@ -136,6 +137,8 @@ class Probe:
         if pattern == "allgather":
             part = np.ones(whole.size // ring.ranks, np.float32)
             return lambda: communicator.allgather(part, whole, algorithm="ring")
+        if pattern == FAN:
+            return lambda: communicator.alltoall(whole, algorithm="direct")
         return lambda: communicator.allreduce(whole, whole, algorithm="ring")
 
     def _reduce_per_byte(self) -> float:

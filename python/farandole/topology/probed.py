@@ -124,6 +124,8 @@ def _hop_constants(name: str, hop: Hop) -> HopConstants:
         "alpha_us": Constant(_rounded(hop.costs.alpha * 1e6), "fitted", note),
         "call_us": Constant(_rounded(hop.costs.call * 1e6), "fitted", note),
         "fill_chunks": Constant(_rounded(hop.costs.fill_chunks), "fitted", note),
+        "overhead_us": Constant(_rounded(hop.costs.overhead * 1e6), "fitted", note),
+        "fan_efficiency": Constant(_rounded(hop.costs.fan_efficiency), "fitted", note),
     }
     rings = {}
     if name == "host":  # between hosts the NICs say it
@@ -182,6 +184,8 @@ def cost_rows(found: Mapping[str, Hop]) -> list[dict[str, str]]:
             "alpha": f"{hop.costs.alpha * 1e6:.1f} us",
             "call": f"{hop.costs.call * 1e6:.1f} us",
             "fill": f"{hop.costs.fill_chunks:.2f} messages",
+            "overhead": f"{hop.costs.overhead * 1e6:.1f} us",
+            "fan": f"{hop.costs.fan_efficiency:.0%}",
             "fitted rate": f"{1e-9 / hop.costs.per_byte:.4g} GB/s",
             "median error": f"{_median([abs(hop.costs.error(s)) for s in hop.fitted()]):.0%}",
         }

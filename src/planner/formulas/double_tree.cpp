@@ -109,7 +109,9 @@ void double_tree_rounds(CostSheet& sheet, bool up, bool down) {
   const double each = sheet.bytes() / (2 * static_cast<double>(pieces));
   const Pattern neighbours = Pattern::cycle(1, p);
   RoundCost cost = sheet.levels().round(neighbours, 2 * each);
-  cost.alpha += sheet.levels().extras(cost.hop).overhead;  // a rank sends two pieces at once
+  const HopCost& hop = sheet.levels().extras(cost.hop);  // a rank sends two pieces at once
+  cost.alpha += hop.overhead;
+  cost.seconds_per_byte /= hop.fan_efficiency;
   const auto carried = static_cast<double>(pieces_carried(p, pieces, up, down));
   const auto rounds = static_cast<double>((pieces + lg(p - 1)) * ((up ? 1 : 0) + (down ? 1 : 0)));
   sheet.first_message(neighbours, cost, each);

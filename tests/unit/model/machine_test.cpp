@@ -100,6 +100,7 @@ TEST(MachineCheck, NamesTheFieldThatIsWrong) {
       {"hops.fabric.fill_chunks is -1", [](Machine& m) { m.hops[2].fill_chunks = -1; }},
       {"hops.host.efficiency is 1.5", [](Machine& m) { m.hops[0].efficiency = 1.5; }},
       {"hops.host.efficiency is 0", [](Machine& m) { m.hops[0].efficiency = 0; }},
+      {"hops.host.fan_efficiency is 0", [](Machine& m) { m.hops[0].fan_efficiency = 0; }},
       {"hops.host.ring_rates[0].ring_size is 1",
        [](Machine& m) { m.hops[0].ring_rates[0].ring_size = 1; }},
       {"hops.host.ring_rates[1].ring_size is 2",

@@ -68,13 +68,14 @@ TEST(Levels, Extensions) {
   machine.hops[0].ring_rates = {{4, 80e9}, {16, 30e9}};
   machine.hops[1].ring_rates = {{16, 12e9, 1}};
   machine.hops[0].overhead = 7e-6;
+  machine.hops[0].fan_efficiency = 0.8;
   Levels levels(machine, {.rank_count = 16});
   expect_cost(levels.round(Pattern::ring(1, 4), 1e6), Hop::kHost, 6e-6, 1 / 80e9);
   expect_cost(levels.round(Pattern::ring(1, 2), 1e6), Hop::kHost, 6e-6, 1 / kWire);
   expect_cost(levels.round(Pattern::ring(4, 4), 1e6), Hop::kRack, 14e-6, 2 / kNic / 0.5);
   expect_cost(levels.round(Pattern::ring(1, 16), 1e6), Hop::kRack, 14e-6, 1 / 12e9 / 0.5);
   // Three messages of a rank on three wires.
-  expect_cost(levels.round(Pattern::all(1, 4), 1e6), Hop::kHost, 20e-6, 1 / kWire);
+  expect_cost(levels.round(Pattern::all(1, 4), 1e6), Hop::kHost, 20e-6, 1 / kWire / 0.8);
 }
 
 // Goal: a rate for a ring's own stride goes before that for any. Method: one size, both.
