@@ -23,6 +23,9 @@ DEADLINE_SECONDS = 60.0
 PACKET_BYTES = 16 << 10
 BURST_BYTES = PACKET_BYTES + 2048
 QUEUE_SECONDS = 0.1
+# BBR, some systems' choice, takes the bursts that a bucket lets through for the rate of the link, and
+# paces by that; Reno is allowed everywhere.
+CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control=reno"
 
 
 def ip(*arguments: str) -> str:
@@ -51,6 +54,7 @@ class Hosts:
         for host in range(self.count):
             ip("netns", "add", f"{self.mark}{host}")
             self.inside(host, "link", "set", "lo", "up")
+            ip("netns", "exec", f"{self.mark}{host}", "sysctl", "-q", "-w", CONGESTION_CONTROL)
         for net in range(NETS):
             ip("link", "add", f"{self.mark}b{net}", "type", "bridge")
             ip("link", "set", f"{self.mark}b{net}", "up")
@@ -72,7 +76,10 @@ class Hosts:
         ip(*where, "link", "set", device, "gso_max_size", str(PACKET_BYTES))
         bucket = ("burst", f"{BURST_BYTES}b", "latency", f"{QUEUE_SECONDS}s")
         rate = ("rate", f"{self.megabits}mbit")
-        _run("tc", *where, "qdisc", "add", "dev", device, "root", "tbf", *rate, *bucket)
+        add = ("tc", *where, "qdisc", "add", "dev", device)
+        _run(*add, "root", "handle", "1:", "tbf", *rate, *bucket)
+        # As a host's own device would, it lets pass first what asks for it.
+        _run(*add, "parent", "1:1", "pfifo_fast")
 
     def cable(self, host: int, net: int) -> str:
         return f"{self.mark}c{host}{net}"

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import statistics
 import sys
@@ -44,7 +45,9 @@ WORKER = Path(__file__).with_name("network_worker.py")
 
 def run_on(hosts: Hosts, seconds: float, *command: str | Path) -> str:
     """What rank 0 writes."""
-    hosts.start(*command)
+    # Hosts that share cores must not spin: who is waited for may need the core.
+    crowded = hosts.count > (os.cpu_count() or 1)
+    hosts.start(*command, **({"FARANDOLE_SPIN": "0"} if crowded else {}))
     return hosts.finish(seconds)[0]
 
 

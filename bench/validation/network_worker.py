@@ -3,9 +3,10 @@
 """One rank of network.py: times algorithms of collectives, size by size.
 
 Reads from its argument [[collective, bytes, [algorithm, …]], …]. Rank 0 prints a line of JSON per
-measurement: collective, algorithm, bytes, seconds (the median over iterations of the slowest
-rank's). What took more than SLACK times as long as the fastest one, for two sizes one after the
-other, is not measured at larger ones, whatever its options.
+measurement: collective, algorithm, bytes, seconds (the median over rounds of the slowest rank's).
+In a round every algorithm has its turn, so that what disturbs the machine disturbs all alike. One
+that took more than SLACK times as long as the fastest in the first round sits the others out; after
+two sizes one after the other, larger ones as well, whatever its options.
 """
 
 from __future__ import annotations
@@ -21,56 +22,60 @@ import numpy as np
 
 import farandole
 
-BUDGET_SECONDS = 0.4
-ITERATIONS = (3, 50)
-LONG_SECONDS = 1.0  # what takes longer is measured once: its plan costs nothing beside it
-SLACK = 3.0
+BUDGET_SECONDS = 4.0  # of one collective and size
+ROUNDS = (2, 200)
+LONG_SECONDS = 1.0  # beside which making plans and connections is nothing
+SLACK = 2.0
 
 
-def seconds_of(call: Callable[[], object]) -> float:
+def timed(call: Callable[[], object]) -> float:
     """All ranks together; the same on every rank."""
-
-    def once() -> float:
-        farandole.barrier()
-        start = time.perf_counter()
-        call()
-        took = np.array([time.perf_counter() - start])
-        return float(farandole.allreduce(took, op="max")[0])
-
-    first = once()
-    if first > LONG_SECONDS:
-        return first
-    count = int(min(max(BUDGET_SECONDS / first, ITERATIONS[0]), ITERATIONS[1]))
-    return statistics.median(once() for _ in range(count))  # with plan and connections made
+    farandole.barrier()
+    start = time.perf_counter()
+    call()
+    took = np.array([time.perf_counter() - start])
+    return float(farandole.allreduce(took, op="max")[0])
 
 
-def call_of(collective: str, size: int, algorithm: str) -> Callable[[], object]:
-    data = np.ones(size // 4, np.float32)
+def call_of(collective: str, data: np.ndarray, out: np.ndarray, spec: str) -> Callable[[], object]:
     if collective == "broadcast":
-        return lambda: farandole.broadcast(data, algorithm=algorithm)
-    out = np.empty_like(data)
-    return lambda: farandole.allreduce(data, out=out, algorithm=algorithm)
+        return lambda: farandole.broadcast(data, algorithm=spec)
+    return lambda: farandole.allreduce(data, out=out, algorithm=spec)
+
+
+def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+    first = {spec: timed(call) for spec, call in calls.items()}  # makes plans and connections
+    first |= {spec: timed(calls[spec]) for spec in calls if first[spec] < LONG_SECONDS}
+    close = [spec for spec in calls if first[spec] <= SLACK * min(first.values())]
+    rounds = BUDGET_SECONDS / sum(first[spec] for spec in close)
+    times = {spec: [seconds] for spec, seconds in first.items()}
+    for _ in range(int(min(max(rounds, ROUNDS[0]), ROUNDS[1])) - 1):
+        for spec in close:
+            times[spec].append(timed(calls[spec]))
+    return {spec: statistics.median(seconds) for spec, seconds in times.items()}
 
 
 def main() -> None:
     farandole.init()
     slow: Counter[tuple[str, str]] = Counter()
-    for collective, size, algorithms in json.loads(sys.argv[1]):
-        took = {}
-        for algorithm in algorithms:
-            if slow[collective, algorithm.split(":")[0]] >= 2:
-                continue
-            took[algorithm] = seconds_of(call_of(collective, size, algorithm))
+    for collective, size, specs in json.loads(sys.argv[1]):
+        names = {spec: spec.split(":")[0] for spec in specs}
+        data = np.ones(size // 4, np.float32)
+        out = np.empty_like(data)
+        took = measure(
+            {
+                spec: call_of(collective, data, out, spec)
+                for spec in specs
+                if slow[collective, names[spec]] < 2
+            }
+        )
+        for spec, seconds in took.items():
+            row = {"collective": collective, "algorithm": spec, "bytes": size, "seconds": seconds}
             if farandole.rank() == 0:
-                row = {"collective": collective, "algorithm": algorithm, "bytes": size}
-                print(json.dumps(row | {"seconds": took[algorithm]}), flush=True)
-        fastest = min(took.values())
-        best: dict[str, float] = {}
-        for algorithm, seconds in took.items():
-            name = algorithm.split(":")[0]
-            best[name] = min(seconds, best.get(name, seconds))
-        for name, seconds in best.items():
-            late = seconds > SLACK * fastest
+                print(json.dumps(row), flush=True)
+        for name in {names[spec] for spec in took}:
+            best = min(seconds for spec, seconds in took.items() if names[spec] == name)
+            late = best > SLACK * min(took.values())
             slow[collective, name] = slow[collective, name] + 1 if late else 0
     farandole.shutdown()
 
