@@ -237,17 +237,16 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
   MessageCost cost = message_cost(network_, network_rank(from), network_rank(to),
                                   workload_.stage(draft.result.stage), links_);
   if (counts_matter_) add_others(draft, send, receive, cost);
-  Wave::Message message{
-      .from = from,
-      .to = to,
-      .from_slot = draft.slot[send],
-      .to_slot = draft.slot[receive],
-      .from_done = done_slot(draft, send),
-      .to_done = done_slot(draft, receive),
-      .head_seconds = cost.head_seconds,
-      .transfer_seconds = bytes / cost.efficiency,
-      .bytes = bytes,
-      .reduce_seconds = draft.at(receive).local_seconds};
+  Wave::Message message{.from = from,
+                        .to = to,
+                        .from_slot = draft.slot[send],
+                        .to_slot = draft.slot[receive],
+                        .from_done = done_slot(draft, send),
+                        .to_done = done_slot(draft, receive),
+                        .head_seconds = cost.head_seconds,
+                        .transfer_seconds = bytes / cost.efficiency,
+                        .bytes = bytes,
+                        .reduce_seconds = draft.at(receive).local_seconds};
   const HopCost& hop = network_.machine().hops[static_cast<std::size_t>(cost.hop)];
   message.fill_chunks = hop.fill_chunks;
   draft.message[send] = draft.message[receive] = static_cast<std::uint32_t>(wave.messages.size());

@@ -18,24 +18,32 @@ using Instruction = Workload::Instruction;
 // Times come about by different sums; what is this much apart, relatively, is one moment.
 constexpr double kSameMoment = 1e-12;
 
-// A rank on its way through one call.
+// A rank on its way through one call. With tens of thousands of them, what every message looks at
+// has to be small: this is one line of the cache, and the rest lies apart, in Aside.
 struct Walker {
-  std::uint32_t call = 0;
-  std::int32_t rank = 0, network_rank = 0;
-  std::uint32_t next = 0;  // instruction
-  Counters counters{};
   RoundCache::Entry* round = nullptr;  // that it is in
-  std::span<const TimedAction> actions;
-  std::uint32_t open = 0;         // actions that are not finished
-  std::int32_t stage_begun = -1;  // the last one
-  std::int32_t stage_timed = -1;
-  MessageCounts counts;                // of the round, where messages pay for others
-  std::vector<std::uint8_t> progress;  // [action], where some are in order
-  bool begins = false;                 // a stage, in this round
-  bool is_entering = false;            // has paid for the call and may post its actions
+  const TimedAction* actions = nullptr;
+  std::uint32_t action_count = 0;
+  std::uint32_t open = 0;  // actions that are not finished
+  std::uint32_t call = 0;
+  std::int32_t rank = 0;
+  std::uint32_t next = 0;                           // instruction
+  std::int32_t stage_begun = -1, stage_timed = -1;  // the last ones
+  std::uint32_t waiting = kNobody;  // the youngest of the sides of messages that wait here
+  bool begins = false;              // a stage, in this round
+  bool is_entering = false;         // has paid for the call and may post its actions
   double slow_down = 1;
 
+  static constexpr std::uint32_t kNobody = 0xffffffff;
+  std::span<const TimedAction> round_actions() const { return {actions, action_count}; }
   std::uint32_t rank_number() const { return static_cast<std::uint32_t>(rank); }
+};
+static_assert(sizeof(Walker) == 64);
+
+struct Aside {
+  Counters counters{};
+  MessageCounts counts;                // of the round, where messages pay for others
+  std::vector<std::uint8_t> progress;  // [action]
 };
 
 // Actions are named by their walker and their number among its round's.
@@ -52,7 +60,6 @@ struct Message {
   std::uint32_t version = 0;  // of its end: earlier ones are void
   Fluid::Flow flow = 0;
   bool flows = false;
-  std::vector<std::int32_t> links;
 };
 
 // A side of a message that waits for the other one, kept at the receiver.
@@ -60,6 +67,7 @@ struct Waiting {
   ActionName name;
   std::int32_t from, lane;
   Action::Kind kind;
+  std::uint32_t older;  // the next one that waits there
 };
 
 class Events {
@@ -72,7 +80,6 @@ class Events {
         fluid_(network) {
     result_.link_bytes.assign(network.capacities().size(), 0.0);
     for (std::uint32_t c = 0; c < calls.size(); ++c) add_call(c, options);
-    mailboxes_.resize(walkers_.size());
   }
 
   Result<PathResult> run() {
@@ -107,13 +114,14 @@ class Events {
     const auto p = static_cast<std::size_t>(state.workload->rank_count());
     state.stage_clocks.assign(p * (state.workload->stage_count() + 1), 0.0);
     result_.finish_seconds.emplace_back(p, 0.0);
+    aside_.resize(aside_.size() + p);
     for (std::size_t r = 0; r < p; ++r) {
       Walker& walker = walkers_.emplace_back();
       walker.call = number;
       walker.rank = static_cast<std::int32_t>(r);
-      walker.network_rank = call.ranks.empty() ? walker.rank : call.ranks[r];
       if (!options.slow_down.empty()) {
-        walker.slow_down = options.slow_down[static_cast<std::size_t>(walker.network_rank)];
+        walker.slow_down =
+            options.slow_down[static_cast<std::size_t>(network_rank(walker, walker.rank))];
       }
       const double start = call.start_seconds.empty() ? 0.0 : call.start_seconds[r];
       queue_.push({start, Event::Kind::kEnter, state.first_walker + walker.rank_number(), 0});
@@ -145,7 +153,7 @@ class Events {
       if (walker.is_entering) return post_all(number);
       if (walker.next == call.workload->instructions().size()) return finish(walker);
       const Instruction& instruction = call.workload->instructions()[walker.next];
-      auto& counter = walker.counters[static_cast<std::size_t>(instruction.depth)];
+      auto& counter = aside_[number].counters[static_cast<std::size_t>(instruction.depth)];
       switch (instruction.kind) {
         case Instruction::Kind::kLoopBegin:
           counter = 0;
@@ -175,18 +183,19 @@ class Events {
     Call& call = state_[walker.call];
     const Instruction& instruction = call.workload->instructions()[walker.next];
     time_stages(walker, instruction.stage);
-    auto found = call.rounds->find(walker.next, walker.counters);
+    auto found = call.rounds->find(walker.next, aside_[number].counters);
     if (!found) {
       failure_ = std::move(found).error();
       return false;
     }
     walker.round = *found;
-    walker.actions = walker.round->timed.of(walker.rank);
-    if (walker.actions.empty()) {
+    const std::span<const TimedAction> actions = walker.round->timed.of(walker.rank);
+    walker.actions = actions.data();
+    walker.open = walker.action_count = static_cast<std::uint32_t>(actions.size());
+    if (actions.empty()) {
       leave_round(walker);
       return false;
     }
-    walker.open = static_cast<std::uint32_t>(walker.actions.size());
     walker.is_entering = true;
     const double call_seconds = begin_stage(walker, instruction.stage);
     if (call_seconds > 0) {
@@ -202,10 +211,10 @@ class Events {
     walker.begins = false;
     if (walker.stage_begun == stage) return 0;
     double seconds = 0;
-    for (const TimedAction& action : walker.actions) {
+    for (const TimedAction& action : walker.round_actions()) {
       if (action.kind == Action::Kind::kLocal) continue;
-      const Hop hop = network_.hop(walker.network_rank, peer_of(walker, action).network_rank);
-      seconds = std::max(seconds, network_.machine().hops[static_cast<std::size_t>(hop)].call);
+      const auto hop = static_cast<std::size_t>(hop_of(walker, action));
+      seconds = std::max(seconds, network_.machine().hops[hop].call);
       walker.begins = true;
     }
     if (walker.begins) walker.stage_begun = stage;
@@ -222,25 +231,23 @@ class Events {
 
   void post_all(std::uint32_t number) {
     Walker& walker = walkers_[number];
-    const std::span<const TimedAction> actions = walker.actions;
+    const std::span<const TimedAction> actions = walker.round_actions();
     walker.is_entering = false;
-    const auto in_order = [](const TimedAction& action) { return action.in_order; };
-    const bool keeps = std::any_of(actions.begin(), actions.end(), in_order);
-    walker.progress.assign(keeps ? actions.size() : 0, 0);
-    if (counts_matter_) count_messages(walker);
+    if (std::ranges::any_of(actions, &TimedAction::in_order)) {
+      aside_[number].progress.assign(actions.size(), 0);
+    }
+    if (counts_matter_) count_messages(walker, aside_[number].counts);
     for (std::uint32_t a = 0; a < actions.size(); ++a) {
       if (!actions[a].after_previous) post({number, a});
     }
   }
 
-  void count_messages(Walker& walker) {
-    walker.counts = {};
-    for (const TimedAction& action : walker.actions) {
+  void count_messages(const Walker& walker, MessageCounts& counts) const {
+    counts = {};
+    for (const TimedAction& action : walker.round_actions()) {
       if (action.kind == Action::Kind::kLocal) continue;
-      const Hop hop = network_.hop(walker.network_rank, peer_of(walker, action).network_rank);
-      auto& counts =
-          action.kind == Action::Kind::kSend ? walker.counts.sent : walker.counts.received;
-      ++counts[static_cast<std::size_t>(hop)];
+      auto& of_side = action.kind == Action::Kind::kSend ? counts.sent : counts.received;
+      ++of_side[static_cast<std::size_t>(hop_of(walker, action))];
     }
   }
 
@@ -256,32 +263,39 @@ class Events {
     const std::uint32_t first = state_[walker.call].first_walker;
     const std::uint32_t to = sends ? first + static_cast<std::uint32_t>(action.peer) : name.walker;
     const std::int32_t from = sends ? walker.rank : action.peer;
-    std::vector<Waiting>& mailbox = mailboxes_[to];
-    const auto other = std::find_if(mailbox.begin(), mailbox.end(), [&](const Waiting& waiting) {
-      return waiting.from == from && waiting.lane == action.lane && waiting.kind != action.kind;
-    });
-    if (other == mailbox.end()) {
-      mailbox.push_back({name, from, action.lane, action.kind});
+    std::uint32_t* other =
+        nullptr;  // the oldest one that fits: messages of a lane keep their order
+    for (std::uint32_t* at = &walkers_[to].waiting; *at != Walker::kNobody;
+         at = &waiting_[*at].older) {
+      const Waiting& each = waiting_[*at];
+      if (each.from == from && each.lane == action.lane && each.kind != action.kind) other = at;
+    }
+    if (other == nullptr) {
+      const std::uint32_t number = take_number(waiting_, unused_waiting_);
+      waiting_[number] = {name, from, action.lane, action.kind, walkers_[to].waiting};
+      walkers_[to].waiting = number;
       return;
     }
-    const ActionName met = other->name;
-    mailbox.erase(other);
+    const std::uint32_t number = *other;
+    const ActionName met = waiting_[number].name;
+    *other = waiting_[number].older;
+    unused_waiting_.push_back(number);
     start(sends ? name : met, sends ? met : name);
   }
 
   void start(ActionName send, ActionName receive) {
-    const std::uint32_t number = new_message();
+    const std::uint32_t number = take_number(messages_, unused_messages_);
     Message& message = messages_[number];
     const Walker& from = walkers_[send.walker];
     const Walker& to = walkers_[receive.walker];
     message.send = send;
     message.receive = receive;
     message.bytes = from.actions[send.action].bytes;
-    message.links.clear();
-    const Workload& workload = *state_[from.call].workload;
-    MessageCost cost = message_cost(network_, from.network_rank, to.network_rank,
-                                    workload.stage(from.stage_begun), message.links);
-    if (counts_matter_) pay_for_others(network_.machine(), from.counts, to.counts, cost);
+    MessageCost cost = cost_of(from, to);
+    if (counts_matter_) {
+      pay_for_others(network_.machine(), aside_[send.walker].counts, aside_[receive.walker].counts,
+                     cost);
+    }
     const HopCost& hop = network_.machine().hops[static_cast<std::size_t>(cost.hop)];
     message.efficiency = cost.efficiency;
     message.transfer_bytes = message.bytes * (from.begins ? 1 + hop.fill_chunks : 1);
@@ -298,22 +312,31 @@ class Events {
     queue_.push({begin + seconds, Event::Kind::kEnd, number, ++message.version});
   }
 
-  std::uint32_t new_message() {
-    if (unused_.empty()) {
-      messages_.emplace_back();
-      return static_cast<std::uint32_t>(messages_.size() - 1);
+  // What a message costs by itself; links_ are those that it shares.
+  MessageCost cost_of(const Walker& from, const Walker& to) {
+    links_.clear();
+    return message_cost(network_, network_rank(from, from.rank), network_rank(to, to.rank),
+                        state_[from.call].workload->stage(from.stage_begun), links_);
+  }
+
+  template <class T>
+  static std::uint32_t take_number(std::vector<T>& pool, std::vector<std::uint32_t>& unused) {
+    if (unused.empty()) {
+      pool.emplace_back();
+      return static_cast<std::uint32_t>(pool.size() - 1);
     }
-    const std::uint32_t number = unused_.back();
-    unused_.pop_back();
+    const std::uint32_t number = unused.back();
+    unused.pop_back();
     return number;
   }
 
   void begin_transfer(std::uint32_t number) {
     Message& message = messages_[number];
-    message.flow = fluid_.join(message.links, message.transfer_bytes, message.efficiency, now_);
+    cost_of(walkers_[message.send.walker], walkers_[message.receive.walker]);
+    message.flow = fluid_.join(links_, message.transfer_bytes, message.efficiency, now_);
     if (message_of_.size() <= message.flow) message_of_.resize(message.flow + 1);
     message_of_[message.flow] = number;
-    for (const std::int32_t link : message.links) {
+    for (const std::int32_t link : links_) {
       result_.link_bytes[static_cast<std::size_t>(link)] += message.bytes;
     }
   }
@@ -323,13 +346,13 @@ class Events {
     ++message.version;
     if (message.flows) fluid_.leave(message.flow);
     const ActionName send = message.send, receive = message.receive;
-    unused_.push_back(number);
+    unused_messages_.push_back(number);
     finish_action(send);
-    Walker& to = walkers_[receive.walker];
-    const bool waits =
-        to.actions[receive.action].in_order && (to.progress[receive.action - 1] & kFinished) == 0;
+    std::vector<std::uint8_t>& progress = aside_[receive.walker].progress;
+    const bool waits = walkers_[receive.walker].actions[receive.action].in_order &&
+                       (progress[receive.action - 1] & kFinished) == 0;
     if (waits) {
-      to.progress[receive.action] = kArrived;
+      progress[receive.action] = kArrived;
     } else {
       finish_receive(receive);
     }
@@ -349,11 +372,14 @@ class Events {
   void finish_action(ActionName name) {
     Walker& walker = walkers_[name.walker];
     const std::uint32_t next = name.action + 1;
-    if (!walker.progress.empty()) walker.progress[name.action] |= kFinished;
-    if (next < walker.actions.size()) {
+    const bool is_last = next == walker.action_count;
+    if (walker.actions[name.action].in_order || (!is_last && walker.actions[next].in_order)) {
+      aside_[name.walker].progress[name.action] |= kFinished;
+    }
+    if (!is_last) {
       const TimedAction& following = walker.actions[next];
       if (following.after_previous) post({name.walker, next});
-      if (following.in_order && walker.progress[next] == kArrived) {
+      if (following.in_order && aside_[name.walker].progress[next] == kArrived) {
         finish_receive({name.walker, next});
       }
     }
@@ -364,7 +390,8 @@ class Events {
 
   void leave_round(Walker& walker) {
     state_[walker.call].rounds->release(walker.next, walker.round);
-    walker.actions = {};
+    walker.actions = nullptr;
+    walker.action_count = 0;
     ++walker.next;
   }
 
@@ -375,8 +402,13 @@ class Events {
     ++finished_;
   }
 
-  const Walker& peer_of(const Walker& walker, const TimedAction& action) const {
-    return walkers_[state_[walker.call].first_walker + static_cast<std::uint32_t>(action.peer)];
+  // Of a rank of the walker's call.
+  std::int32_t network_rank(const Walker& walker, std::int32_t rank) const {
+    const auto& ranks = calls_[walker.call].ranks;
+    return ranks.empty() ? rank : ranks[static_cast<std::size_t>(rank)];
+  }
+  Hop hop_of(const Walker& walker, const TimedAction& action) const {
+    return network_.hop(network_rank(walker, walker.rank), network_rank(walker, action.peer));
   }
 
   PathResult result() {
@@ -392,10 +424,11 @@ class Events {
   }
 
   Error never_ends() const {
-    for (const std::vector<Waiting>& mailbox : mailboxes_) {
-      if (mailbox.empty()) continue;
-      const Walker& walker = walkers_[mailbox.front().name.walker];
-      const TimedAction& action = walker.actions[mailbox.front().name.action];
+    for (const Walker& receiver : walkers_) {
+      if (receiver.waiting == Walker::kNobody) continue;
+      const ActionName name = waiting_[receiver.waiting].name;
+      const Walker& walker = walkers_[name.walker];
+      const TimedAction& action = walker.actions[name.action];
       const bool sends = action.kind == Action::Kind::kSend;
       return {ErrorKind::kInvalidArgument,
               "schedule \"" + calls_[walker.call].schedule->algorithm + "\" never ends: rank " +
@@ -415,10 +448,12 @@ class Events {
   double now_ = 0;
   std::vector<Call> state_;
   std::vector<Walker> walkers_;
-  std::vector<std::vector<Waiting>> mailboxes_;  // [walker]
+  std::vector<Aside> aside_;  // [walker]
+  std::vector<Waiting> waiting_;
   std::vector<Message> messages_;
-  std::vector<std::uint32_t> unused_;      // messages
+  std::vector<std::uint32_t> unused_waiting_, unused_messages_;
   std::vector<std::uint32_t> message_of_;  // [flow]
+  std::vector<std::int32_t> links_;        // of one message
   std::size_t finished_ = 0;
   std::optional<Error> failure_;
   PathResult result_;

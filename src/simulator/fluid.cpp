@@ -8,11 +8,10 @@
 namespace farandole {
 
 Fluid::Fluid(const Network& network)
-    : stride_(network.route_links_max()),
-      members_(network.capacities().size(), kNone),
-      link_seen_(network.capacities().size(), 0),
-      max_min_(network.capacities()),
-      capacities_(network.capacities()) {}
+    : stride_(network.route_links_max()), max_min_(network.capacities()) {
+  links_.reserve(network.capacities().size());
+  for (const double capacity : network.capacities()) links_.push_back({.capacity = capacity});
+}
 
 Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, double efficiency,
                         double now) {
@@ -27,7 +26,7 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
   }
   flows_[flow] = {bytes, 0, now, efficiency, static_cast<std::uint32_t>(links.size()), 0};
   for (std::uint32_t i = 0; i < links.size(); ++i) {
-    Member& first = members_[static_cast<std::size_t>(links[i])];
+    Member& first = link(links[i]).first;
     const auto member = static_cast<Member>(flow * stride_ + i);
     places_[member] = {links[i], kNone, first};
     if (first != kNone) places_[first].before = member;
@@ -40,7 +39,7 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
 void Fluid::leave(Flow flow) {
   for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) {
     const Place place = places_of(flow)[i];
-    Member& first = members_[static_cast<std::size_t>(place.link)];
+    Member& first = link(place.link).first;
     (place.before == kNone ? first : places_[place.before].after) = place.after;
     if (place.after != kNone) places_[place.after].before = place.before;
     if (first != kNone) touched_.push_back(place.link);
@@ -51,10 +50,10 @@ void Fluid::leave(Flow flow) {
 const std::vector<Fluid::End>& Fluid::settle(double now) {
   ends_.clear();
   ++round_;
-  for (const std::int32_t link : touched_) {
-    if (link_seen_[static_cast<std::size_t>(link)] == round_) continue;
+  for (const std::int32_t number : touched_) {
+    if (link(number).seen == round_) continue;
     together_.clear();
-    collect(link);
+    collect(number);
     for (std::size_t i = 0; i < together_.size(); ++i) visit(together_[i]);
     share(now);
   }
@@ -62,11 +61,11 @@ const std::vector<Fluid::End>& Fluid::settle(double now) {
   return ends_;
 }
 
-void Fluid::collect(std::int32_t link) {
-  const auto l = static_cast<std::size_t>(link);
-  if (link_seen_[l] == round_) return;
-  link_seen_[l] = round_;
-  for (Member member = members_[l]; member != kNone; member = places_[member].after) {
+void Fluid::collect(std::int32_t number) {
+  Link& at = link(number);
+  if (at.seen == round_) return;
+  at.seen = round_;
+  for (Member member = at.first; member != kNone; member = places_[member].after) {
     const auto flow = static_cast<Flow>(member / stride_);
     if (flows_[flow].seen == round_) continue;
     flows_[flow].seen = round_;
@@ -83,7 +82,7 @@ void Fluid::share(double now) {
     const Flow alone = together_[0];
     double rate = std::numeric_limits<double>::infinity();
     for (std::uint32_t i = 0; i < flows_[alone].link_count; ++i) {
-      rate = std::min(rate, capacities_[static_cast<std::size_t>(places_of(alone)[i].link)]);
+      rate = std::min(rate, link(places_of(alone)[i].link).capacity);
     }
     rates_.assign(1, rate);
   } else {

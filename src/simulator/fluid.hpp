@@ -44,21 +44,25 @@ class Fluid {
     std::int32_t link = 0;
     Member before = kNone, after = kNone;  // among the link's members
   };
+  struct Link {
+    Member first = kNone;    // of its members
+    std::uint32_t seen = 0;  // in which settling
+    double capacity = 0;     // bytes per second
+  };
+  Link& link(std::int32_t number) { return links_[static_cast<std::size_t>(number)]; }
   Place* places_of(Flow flow) { return &places_[flow * stride_]; }
-  void collect(std::int32_t link);
+  void collect(std::int32_t number);
   void visit(Flow flow);
   void share(double now);
 
   const std::size_t stride_;  // links of a flow at most
   std::vector<State> flows_;
-  std::vector<Place> places_;    // [member]
-  std::vector<Member> members_;  // [link]: the first
+  std::vector<Place> places_;  // [member]
+  std::vector<Link> links_;
   std::vector<Flow> unused_;
-  std::vector<std::int32_t> touched_;     // links whose flows have changed
-  std::vector<std::uint32_t> link_seen_;  // [link]: in which settling
+  std::vector<std::int32_t> touched_;  // links whose flows have changed
   std::uint32_t round_ = 0;
   MaxMin max_min_;
-  std::span<const double> capacities_;
   std::vector<Flow> together_;  // that share links
   FlowLinks together_links_;
   std::vector<double> rates_;

@@ -19,9 +19,8 @@ struct MessageCounts {
 
 /// Whether any message pays for others.
 inline bool counts_matter(const Machine& machine) {
-  return std::any_of(machine.hops.begin(), machine.hops.end(), [](const HopCost& hop) {
-    return hop.overhead > 0 || hop.fan_efficiency < 1;
-  });
+  return std::any_of(machine.hops.begin(), machine.hops.end(),
+                     [](const HopCost& hop) { return hop.overhead > 0 || hop.fan_efficiency < 1; });
 }
 
 /// What a message costs whatever its size.
