@@ -52,8 +52,8 @@ HopCost make_cost(const std::string& hop, const nb::dict& given) {
       }
       continue;
     }
-    double* const numbers[] = {&cost.alpha, &cost.call, &cost.fill_chunks, &cost.overhead,
-                               &cost.efficiency, &cost.fan_efficiency};
+    double* const numbers[] = {&cost.alpha,    &cost.call,       &cost.fill_chunks,
+                               &cost.overhead, &cost.efficiency, &cost.fan_efficiency};
     constexpr std::string_view kNames[] = {"alpha",    "call",       "fill_chunks",
                                            "overhead", "efficiency", "fan_efficiency"};
     *numbers[find_name(("hops." + hop).c_str(), name, kNames)] = nb::cast<double>(value);

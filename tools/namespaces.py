@@ -18,13 +18,13 @@ from pathlib import Path
 HOSTS = 3
 NETS = 2
 DEADLINE_SECONDS = 60.0
-# What the kernel hands over as one packet. A burst must hold it, and what is in one is not slowed
-# down at all, so both are small.
-PACKET_BYTES = 16 << 10
-BURST_BYTES = PACKET_BYTES + 2048
+# How long what the kernel hands over as one packet takes. A burst must hold it, and what is in one
+# is not slowed down at all, so both are small.
+PACKET_SECONDS = 130e-6
+PACKET_BYTES_MIN = 2048
 QUEUE_SECONDS = 0.1
-# BBR, some systems' choice, takes the bursts that a bucket lets through for the rate of the link, and
-# paces by that; Reno is allowed everywhere.
+# BBR, some systems' choice, takes the bursts that a bucket lets through for the rate of the link,
+# and paces by that; Reno is allowed everywhere.
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control=reno"
 
 
@@ -73,8 +73,10 @@ class Hosts:
 
     def _shape(self, device: str, *where: str) -> None:
         """What leaves by the device is slowed down; every cable has one at either end."""
-        ip(*where, "link", "set", device, "gso_max_size", str(PACKET_BYTES))
-        bucket = ("burst", f"{BURST_BYTES}b", "latency", f"{QUEUE_SECONDS}s")
+        assert self.megabits is not None
+        packet = max(int(PACKET_SECONDS * self.megabits * 1e6 / 8), PACKET_BYTES_MIN)
+        ip(*where, "link", "set", device, "gso_max_size", str(packet))
+        bucket = ("burst", f"{packet + 2048}b", "latency", f"{QUEUE_SECONDS}s")
         rate = ("rate", f"{self.megabits}mbit")
         add = ("tc", *where, "qdisc", "add", "dev", device)
         _run(*add, "root", "handle", "1:", "tbf", *rate, *bucket)

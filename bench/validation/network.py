@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does the planner know the fastest algorithm of a network that it has probed?
 
-    python bench/validation/network.py [--ranks 2,4,8] [--megabits 1000,500,250] [--json FILE]
+    python bench/validation/network.py [--ranks 2,4,8] [--megabits 1000,500,100] [--json FILE]
 
 Builds a network namespace per rank, joined by a bridge, with links of so many Mbit/s for each
 number of ranks (tc tbf); needs root and Debian's iproute2. There `farandole probe` writes a machine
@@ -107,28 +107,27 @@ def time_error(row: dict[str, Any]) -> float:
     return float(row["predicted_seconds"] / row["measured_seconds"] - 1.0)
 
 
+def shown_row(row: dict[str, Any]) -> dict[str, str]:
+    return {
+        "bytes": f"{row['bytes']:,}",
+        "choice": row["choice"],
+        "predicted": f"{row['predicted_seconds'] * 1e3:.3f} ms",
+        "measured": f"{(row['measured_seconds'] or float('nan')) * 1e3:.3f} ms",
+        "error": f"{time_error(row):+.0%}",
+        "measured fastest": row["fastest"],
+        "its time": f"{row['fastest_seconds'] * 1e3:.3f} ms",
+        "right": "yes" if is_right(row) else "no",
+    }
+
+
 def report(rows: list[dict[str, Any]]) -> bool:
     """Prints the tables; whether all limits hold."""
-    shown = [
-        {
-            "ranks": str(row["ranks"]),
-            "Mbit/s": str(row["megabits"]),
-            "collective": row["collective"],
-            "bytes": f"{row['bytes']:,}",
-            "choice": row["choice"],
-            "predicted": f"{row['predicted_seconds'] * 1e3:.3f} ms",
-            "measured": f"{(row['measured_seconds'] or float('nan')) * 1e3:.3f} ms",
-            "error": f"{time_error(row):+.0%}",
-            "measured fastest": row["fastest"],
-            "its time": f"{row['fastest_seconds'] * 1e3:.3f} ms",
-            "right": "yes" if is_right(row) else "no",
-        }
-        for row in rows
-    ]
-    print_table(shown, list(shown[0]), wrapped=())
     good = True
     for case in dict.fromkeys((row["ranks"], row["collective"]) for row in rows):
         of_case = [row for row in rows if (row["ranks"], row["collective"]) == case]
+        print(f"\n{case[1]}, {case[0]} ranks, {of_case[0]['megabits']} Mbit/s")
+        shown = [shown_row(row) for row in of_case]
+        print_table(shown, list(shown[0]), wrapped=("choice", "measured fastest"))
         right = sum(map(is_right, of_case))
         errors = [abs(time_error(row)) for row in of_case if row["bytes"] > TIMED_ABOVE]
         print(
@@ -142,7 +141,7 @@ def report(rows: list[dict[str, Any]]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", default="2,4,8")
-    parser.add_argument("--megabits", default="1000,500,250", help="one for each number of ranks")
+    parser.add_argument("--megabits", default="1000,500,100", help="one for each number of ranks")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if reason := why_not():

@@ -6,7 +6,7 @@ Reads from its argument [[collective, bytes, [algorithm, …]], …]. Rank 0 pri
 measurement: collective, algorithm, bytes, seconds (the median over rounds of the slowest rank's).
 In a round every algorithm has its turn, so that what disturbs the machine disturbs all alike. One
 that took more than SLACK times as long as the fastest in the first round sits the others out; after
-two sizes one after the other, larger ones as well, whatever its options.
+two sizes of SLOW_FROM bytes and more, larger ones as well, whatever its options.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ BUDGET_SECONDS = 4.0  # of one collective and size
 ROUNDS = (2, 200)
 LONG_SECONDS = 1.0  # beside which making plans and connections is nothing
 SLACK = 2.0
+SLOW_FROM = 64 << 10
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -75,7 +76,7 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
         for name in {names[spec] for spec in took}:
             best = min(seconds for spec, seconds in took.items() if names[spec] == name)
-            late = best > SLACK * min(took.values())
+            late = size >= SLOW_FROM and best > SLACK * min(took.values())
             slow[collective, name] = slow[collective, name] + 1 if late else 0
     farandole.shutdown()
 

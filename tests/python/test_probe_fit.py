@@ -54,7 +54,7 @@ def test_costs_that_made_the_times_are_found() -> None:
     assert max(abs(found.error(sample)) for sample in timed(TRUE)) < 1e-9
 
 
-# Goal: what several messages of a rank take from each other is found, and nothing where they do not.
+# Goal: what several messages of a rank take from each other is found, and nothing if they do not.
 @pytest.mark.parametrize(("overhead", "efficiency"), [(5e-6, 0.8), (0.0, 1.0)])
 def test_the_cost_of_several_messages_at_once_is_found(overhead: float, efficiency: float) -> None:
     true = replace(TRUE, overhead=overhead, fan_efficiency=efficiency)

@@ -90,7 +90,7 @@ class Fit:
 
 
 def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
-    """All unknowns, the rate to the largest messages alone. `reduce_per_byte` was measured apart."""
+    """All unknowns, rates to the largest messages alone. `reduce_per_byte` was measured apart."""
     found = _fit_rings([s for s in samples if s.pattern in RINGS], reduce_per_byte)
     fans = [sample for sample in samples if sample.others() > 0]
     return _fit_fans(fans, found) if fans else found
@@ -113,19 +113,12 @@ def _fit_rings(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
 
 def _fit_fans(samples: Sequence[Sample], known: Fit) -> Fit:
     """Overhead and efficiency of several messages at once, where other things are as `known`."""
-
-    def system(chosen: Sequence[Sample], overhead: float) -> tuple[_Vector, _Vector]:
-        seconds = np.array([s.seconds for s in chosen])
-        rows = np.array([[s.others(), s.terms()[2]] for s in chosen]) / seconds[:, None]
-        fixed = np.array([known.call + known.alpha + s.others() * overhead for s in chosen])
-        return rows, 1 - fixed / seconds
-
-    (overhead, _), _ = nonnegative_least_squares(*system(samples, 0.0))
-    rows, targets = system(_largest(samples), overhead)
-    (per_byte,), _ = nonnegative_least_squares(rows[:, 1:], targets)
-    alone = known.per_byte + known.fill_per_byte
-    efficiency = min(alone / _credible(per_byte, samples), 1.0)
-    return replace(known, overhead=overhead, fan_efficiency=efficiency)
+    seconds = np.array([sample.seconds for sample in samples])
+    rows = np.array([[s.others(), s.terms()[2]] for s in samples]) / seconds[:, None]
+    (overhead, _), _ = nonnegative_least_squares(rows, 1 - (known.call + known.alpha) / seconds)
+    found = replace(known, overhead=overhead)
+    slower = bytes_per_second(_largest(samples), found) * known.per_byte
+    return replace(found, fan_efficiency=min(slower, 1.0))
 
 
 def _largest(samples: Sequence[Sample]) -> list[Sample]:
@@ -134,17 +127,15 @@ def _largest(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def bytes_per_second(samples: Sequence[Sample], known: Fit) -> float:
-    """The rate alone, where other things are as `known`."""
-    rate_of = []
-    for sample in samples:
+    """The rate alone, where other things are as `known`: the median of what each sample says, since
+    one that was disturbed says anything."""
+    per_byte = []
+    for sample in (sample for sample in samples if sample.size_bytes > 0):
         calls, messages, moved, first = sample.terms()
-        fixed = calls * known.call + messages * known.alpha
+        fixed = calls * known.call + messages * known.alpha + sample.others() * known.overhead
         fixed += sample.reduced_bytes() * known.reduce_per_byte
-        rate_of.append((moved + first * known.fill_chunks, fixed, sample.seconds))
-    rows = np.array([[size / seconds] for size, _, seconds in rate_of])
-    targets = np.array([1 - fixed / seconds for _, fixed, seconds in rate_of])
-    (per_byte,), _ = nonnegative_least_squares(rows, targets)
-    return 1 / _credible(per_byte, samples)
+        per_byte.append((sample.seconds - fixed) / (moved + first * known.fill_chunks))
+    return 1 / _credible(float(np.median(per_byte)), samples)
 
 
 def _credible(per_byte: float, samples: Sequence[Sample]) -> float:

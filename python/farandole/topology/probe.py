@@ -3,16 +3,18 @@
 """Measures, between the running ranks, what a machine file needs.
 
 Every rank sends to a neighbour and receives from one at the same time, as in a ring, since that is
-what collectives do; and rings of collectives are timed as they are, and all ranks with all others
-at once, which shows what several messages of a rank take from each other. Within the hosts all hosts are
-measured at once, between hosts first one rank of each, then all of them, which shows how they share
-the way out.
+what collectives do; rings of collectives are timed as they are; and all ranks exchange with all
+others at once, which shows what several messages of a rank take from each other. Within the hosts
+all hosts are measured at once, between hosts first one rank of each, then all of them, which shows
+how they share the way out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,10 @@ from farandole.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 from farandole.topology.fit import FAN, Sample
 
-_BUDGET = Budget(seconds=0.2, warmup_seconds=0.05, iterations_min=3)
+_LOCAL_BUDGET = Budget(seconds=0.2, warmup_seconds=0.05)
+_PASSES = 3  # over all samples: what disturbs the machine for a while disturbs one of them
+_PASS_SECONDS = 0.07  # of one sample
+_ITERATIONS = (1, 40)
 _LOCAL_BYTES = 4 << 20
 _SHARING_BYTES_MIN = 1 << 16  # from here on a rate can be seen
 _ITEM_BYTES = 4
@@ -56,6 +61,9 @@ class _Ring:
         return first + (here + 1) % self.ranks, first + (here - 1) % self.ranks
 
 
+_Wanted = tuple[_Ring, str, int]  # a pattern of fit.RINGS or fit.FAN, and its bytes
+
+
 class Probe:
     """Collective: all ranks of the world make one and run it."""
 
@@ -73,7 +81,7 @@ class Probe:
     def run(self) -> Measurements:
         from farandole import statistics
 
-        samples = tuple(self._samples())
+        samples = self._measured(list(self._samples()))
         sent = {name for name, row in statistics()["transports"].items() if row["sent_bytes"]}
         return Measurements(
             hosts=self._across.size,
@@ -84,7 +92,33 @@ class Probe:
             copy_per_byte=self._copy_per_byte(),
         )
 
-    def _samples(self) -> Iterator[Sample]:
+    def _measured(self, wanted: Sequence[_Wanted]) -> tuple[Sample, ...]:
+        times: list[list[float]] = [[] for _ in wanted]
+        for _ in range(_PASSES):
+            for (ring, pattern, size_bytes), found in zip(wanted, times, strict=True):
+                found += self._times(self._call(ring, pattern, size_bytes))
+        return tuple(
+            Sample(ring.hop, pattern, ring.ranks, ring.groups, size_bytes, median(found))
+            for (ring, pattern, size_bytes), found in zip(wanted, times, strict=True)
+        )
+
+    def _times(self, call: Callable[[], Any]) -> list[float]:
+        """Seconds of the slowest rank, call by call; the same on all ranks."""
+
+        def together(iterations: int) -> list[float]:
+            times = np.empty(iterations, np.float64)
+            for index in range(iterations):
+                self._world.barrier()  # costs are counted from when all have come
+                start = perf_counter()
+                call()
+                times[index] = perf_counter() - start
+            self._world.allreduce(times, times, "max")
+            return times.tolist()
+
+        (first,) = together(1)  # makes plans, connections and pages
+        return together(int(min(max(_PASS_SECONDS / first, _ITERATIONS[0]), _ITERATIONS[1])))
+
+    def _samples(self) -> Iterator[_Wanted]:
         node, across = self._node, self._across
         if node.size > 1:
             yield from self._whole(_Ring("host", node, node.size, 1))
@@ -96,17 +130,17 @@ class Probe:
             if node.size > 1:
                 yield from self._exchanges(_Ring("rack", across, across.size, node.size))
 
-    def _whole(self, ring: _Ring) -> Iterator[Sample]:
+    def _whole(self, ring: _Ring) -> Iterator[_Wanted]:
         """One ring of all, in every pattern and size."""
         yield from self._exchanges(ring, self._sizes)
         for pattern in ("allgather", "allreduce", FAN)[: 3 if ring.ranks > 2 else 2]:
             for size_bytes in self._sizes:
                 count = max(size_bytes // (_ITEM_BYTES * ring.ranks), 1) * ring.ranks
-                yield self._sample(ring, pattern, count * _ITEM_BYTES)
+                yield ring, pattern, count * _ITEM_BYTES
 
     def _parts(
         self, hop: str, communicator: Communicator, groups: int, takes_part: bool = True
-    ) -> Iterator[Sample]:
+    ) -> Iterator[_Wanted]:
         """Smaller rings, all at once; and one pair by itself, while everybody else waits."""
         size = communicator.size
         for ranks in (part for part in range(2, size) if size % part == 0):
@@ -116,18 +150,15 @@ class Probe:
             is_first = takes_part and communicator.rank < 2
             yield from self._exchanges(_Ring(hop, communicator, 2, 1, is_first))
 
-    def _exchanges(self, ring: _Ring, sizes: Sequence[int] | None = None) -> Iterator[Sample]:
+    def _exchanges(self, ring: _Ring, sizes: Sequence[int] | None = None) -> Iterator[_Wanted]:
         if sizes is None:
             sizes = [size for size in self._sizes if size >= _SHARING_BYTES_MIN]
         for size_bytes in sizes:
-            yield self._sample(ring, "exchange", size_bytes)
-
-    def _sample(self, ring: _Ring, pattern: str, size_bytes: int) -> Sample:
-        call = self._call(ring, pattern, size_bytes) if ring.takes_part else _nothing
-        median = float(np.median(measure(self._world, call, _BUDGET)))
-        return Sample(ring.hop, pattern, ring.ranks, ring.groups, size_bytes, median / 1e6)
+            yield ring, "exchange", size_bytes
 
     def _call(self, ring: _Ring, pattern: str, size_bytes: int) -> Callable[[], Any]:
+        if not ring.takes_part:
+            return lambda: None
         communicator = ring.communicator
         if pattern == "exchange":
             following, previous = ring.neighbours()
@@ -153,7 +184,7 @@ class Probe:
         return self._per_byte(lambda: np.copyto(target, source))
 
     def _per_byte(self, call: Callable[[], Any]) -> float:
-        return float(np.median(measure(self._world, call, _BUDGET))) / 1e6 / _LOCAL_BYTES
+        return float(np.median(measure(self._world, call, _LOCAL_BUDGET))) / 1e6 / _LOCAL_BYTES
 
 
 def _sizes(size_bytes_max: int) -> list[int]:
@@ -161,7 +192,3 @@ def _sizes(size_bytes_max: int) -> list[int]:
     while sizes[-1] * 4 <= size_bytes_max:
         sizes.append(sizes[-1] * 4)
     return sizes
-
-
-def _nothing() -> None:
-    """What a rank calls that sits out."""
