@@ -1,0 +1,65 @@
+# Copyright The Farandole Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Gloo through torch.distributed: what measure.hpp does, in Python. Arguments as there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+BURSTS = 5
+
+
+def call_of(collective: str, data: torch.Tensor, block: torch.Tensor) -> Callable[[], object]:
+    if collective == "allreduce":
+        return lambda: dist.all_reduce(data)
+    if collective == "broadcast":
+        return lambda: dist.broadcast(data, 0)
+    if collective == "allgather":
+        return lambda: dist.all_gather_into_tensor(data, block)
+    return lambda: dist.reduce_scatter_tensor(block, data)
+
+
+def burst(call: Callable[[], object], calls: int) -> float:
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    spent = torch.tensor([time.perf_counter() - start], dtype=torch.float64)
+    dist.all_reduce(spent, op=dist.ReduceOp.MAX)
+    return float(spent) / calls
+
+
+def main() -> None:
+    collective = sys.argv[1]
+    smallest, largest, factor = (int(argument) for argument in sys.argv[2:5])
+    seconds = float(sys.argv[5])
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    size = smallest
+    while size <= largest:
+        count, ranks = size // 4, dist.get_world_size()
+        size *= factor
+        if collective in ("allgather", "reducescatter") and count % ranks:
+            continue
+        data, block = torch.zeros(count), torch.zeros(max(count // ranks, 1))
+        call = call_of(collective, data, block)
+        each = burst(call, 2)
+        each = min(each, burst(call, int(min(max(2e-3 / each, 1), 2000))))
+        calls = int(min(max(seconds / BURSTS / each, 1), 100_000))
+        times = [burst(call, calls) * 1e6 for _ in range(BURSTS)]
+        if dist.get_rank() == 0:
+            row = {"collective": collective, "bytes": 4 * count, "us": times, "right": True}
+            print(json.dumps(row), flush=True)
+    dist.destroy_process_group()
+    os._exit(0)  # its threads sometimes outlive it
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+// What every rival's program does alike: run a collective again and again, check it, print times.
+namespace rivals {
+
+enum class Collective { kAllreduce, kReducescatter, kAllgather, kBroadcast };
+inline constexpr const char* kNames[] = {"allreduce", "reducescatter", "allgather", "broadcast"};
+
+/// One library, joined: p ranks, which are processes of one host.
+class Library {
+ public:
+  virtual ~Library() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual float* allocate(std::size_t bytes) = 0;
+  /// Sums, or moves, float32. `count` of the longer side: allreduce and broadcast work on `data`
+  /// in place, [count]; reducescatter reads data [count] and writes block [count / p], allgather
+  /// the other way round.
+  virtual void run(Collective collective, float* data, float* block, std::size_t count) = 0;
+  virtual void barrier() = 0;
+  virtual double max_over_ranks(double value) = 0;
+};
+
+/// One call, with every element checked.
+inline bool is_right(Library& library, Collective collective, float* data, float* block,
+                     std::size_t count) {
+  const auto p = static_cast<std::size_t>(library.size());
+  const auto rank = static_cast<std::size_t>(library.rank());
+  const bool sums =
+      collective == Collective::kAllreduce || collective == Collective::kReducescatter;
+  const std::size_t each = count / p;
+  const auto wanted = [&](std::size_t i) {
+    const auto base = static_cast<float>(i % 7);
+    return sums ? base * static_cast<float>(p) + static_cast<float>(p * (p - 1) / 2) : base;
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    data[i] = sums || (collective == Collective::kBroadcast && rank == 0)
+                  ? static_cast<float>(i % 7 + (sums ? rank : 0))
+                  : -1.0F;
+  }
+  for (std::size_t i = 0; i < each; ++i) block[i] = static_cast<float>((rank * each + i) % 7);
+  library.run(collective, data, block, count);
+  const bool scatters = collective == Collective::kReducescatter;
+  for (std::size_t i = 0; i < (scatters ? each : count); ++i) {
+    if ((scatters ? block[i] : data[i]) != wanted(scatters ? rank * each + i : i)) return false;
+  }
+  return true;
+}
+
+/// Arguments: collective, smallest and largest bytes, factor, seconds per size. Rank 0 prints one
+/// line of JSON per size: microseconds per call, the slowest rank's, in each of several bursts of
+/// calls that follow each other without a pause.
+inline int measure(Library& library, int argc, char** argv) {
+  if (argc < 6) return 2;
+  Collective collective{};
+  for (int i = 0; i < 4; ++i) {
+    if (std::strcmp(argv[1], kNames[i]) == 0) collective = static_cast<Collective>(i);
+  }
+  const std::size_t smallest = std::strtoull(argv[2], nullptr, 10);
+  const std::size_t largest = std::strtoull(argv[3], nullptr, 10);
+  const std::size_t factor = std::strtoull(argv[4], nullptr, 10);
+  const double seconds = std::strtod(argv[5], nullptr);
+  using Clock = std::chrono::steady_clock;
+  constexpr int kBursts = 5;
+  const auto p = static_cast<std::size_t>(library.size());
+  float* const data = library.allocate(largest);
+  float* const block = library.allocate(largest / p + sizeof(float));
+  for (std::size_t bytes = smallest; bytes <= largest; bytes *= factor) {
+    const std::size_t count = bytes / sizeof(float);
+    const bool blocks =
+        collective == Collective::kReducescatter || collective == Collective::kAllgather;
+    if (blocks && count % p != 0) continue;
+    library.barrier();
+    const bool right = is_right(library, collective, data, block, count);
+    std::memset(data, 0, bytes);  // sums stay finite
+    std::memset(block, 0, bytes / p);
+    const auto burst = [&](int calls) {
+      library.barrier();
+      const auto start = Clock::now();
+      for (int i = 0; i < calls; ++i) library.run(collective, data, block, count);
+      const std::chrono::duration<double> spent = Clock::now() - start;
+      return library.max_over_ranks(spent.count()) / calls;
+    };
+    double each = burst(2);
+    each = std::min(each, burst(std::clamp(static_cast<int>(2e-3 / each), 1, 2000)));
+    const int calls = std::clamp(static_cast<int>(seconds / kBursts / each), 1, 100'000);
+    std::string times;
+    for (int i = 0; i < kBursts; ++i) {
+      times += (i == 0 ? "" : ", ") + std::to_string(burst(calls) * 1e6);
+    }
+    const bool all_right = library.max_over_ranks(right ? 0 : 1) == 0;
+    if (library.rank() != 0) continue;
+    std::printf("{\"collective\": \"%s\", \"bytes\": %zu, \"us\": [%s], \"right\": %s}\n", argv[1],
+                bytes, times.c_str(), all_right ? "true" : "false");
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace rivals
