@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does the planner know the fastest algorithm of a network that it has probed?
 
-    python bench/validation/network.py [--ranks 2,4,8] [--megabits 1000,500,100] [--json FILE]
+    python bench/validation/network.py [--ranks 2,4,8] [--megabits 1000,500,250] [--json FILE]
 
 Builds a network namespace per rank, joined by a bridge, with links of so many Mbit/s for each
 number of ranks (tc tbf); needs root and Debian's iproute2. There `farandole probe` writes a machine
@@ -141,7 +141,7 @@ def report(rows: list[dict[str, Any]]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", default="2,4,8")
-    parser.add_argument("--megabits", default="1000,500,100", help="one for each number of ranks")
+    parser.add_argument("--megabits", default="1000,500,250", help="one for each number of ranks")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if reason := why_not():
