@@ -29,7 +29,7 @@ struct Walker {
   std::int32_t rank = 0;
   std::uint32_t next = 0;                           // instruction
   std::int32_t stage_begun = -1, stage_timed = -1;  // the last ones
-  std::uint32_t waiting = kNobody;  // the youngest of the sides of messages that wait here
+  std::uint32_t waiting = kNobody;  // the first of the sides of messages that wait here
   bool begins = false;              // a stage, in this round
   bool is_entering = false;         // has paid for the call and may post its actions
   double slow_down = 1;
@@ -67,7 +67,7 @@ struct Waiting {
   ActionName name;
   std::int32_t from, lane;
   Action::Kind kind;
-  std::uint32_t older;  // the next one that waits there
+  std::uint32_t next;  // that waits there
 };
 
 class Events {
@@ -263,14 +263,14 @@ class Events {
     const std::uint32_t first = state_[walker.call].first_walker;
     const std::uint32_t to = sends ? first + static_cast<std::uint32_t>(action.peer) : name.walker;
     const std::int32_t from = sends ? walker.rank : action.peer;
-    std::uint32_t* other =
-        nullptr;  // the oldest one that fits: messages of a lane keep their order
-    for (std::uint32_t* at = &walkers_[to].waiting; *at != Walker::kNobody;
-         at = &waiting_[*at].older) {
-      const Waiting& each = waiting_[*at];
-      if (each.from == from && each.lane == action.lane && each.kind != action.kind) other = at;
-    }
-    if (other == nullptr) {
+    // At most one fits: verify() allows a rank one send per lane and round, and a round ends when
+    // all has been received.
+    const auto fits = [&](const Waiting& each) {
+      return each.from == from && each.lane == action.lane && each.kind != action.kind;
+    };
+    std::uint32_t* other = &walkers_[to].waiting;
+    while (*other != Walker::kNobody && !fits(waiting_[*other])) other = &waiting_[*other].next;
+    if (*other == Walker::kNobody) {
       const std::uint32_t number = take_number(waiting_, unused_waiting_);
       waiting_[number] = {name, from, action.lane, action.kind, walkers_[to].waiting};
       walkers_[to].waiting = number;
@@ -278,7 +278,7 @@ class Events {
     }
     const std::uint32_t number = *other;
     const ActionName met = waiting_[number].name;
-    *other = waiting_[number].older;
+    *other = waiting_[number].next;
     unused_waiting_.push_back(number);
     start(sends ? name : met, sends ? met : name);
   }
