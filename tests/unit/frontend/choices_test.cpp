@@ -106,17 +106,21 @@ TEST(Choices, MachineDecides) {
 }
 
 // Goal: ranks that give different machines learn who differs, and keep what they had.
+// Method: every number of a hop in turn.
 TEST(Choices, DifferentMachinesAreRefused) {
   Contexts contexts = make_ranks(3, "inproc");
   run_ranks(contexts, [](Context& context, Communicator& world) {
     const std::string before = world.algorithm(Collective::kAllreduce, Bytes{1 << 20});
-    Machine machine = default_machine(3, 1, true);
-    machine.hops[0].alpha = world.rank() == Rank{1} ? 1.5 : 1.0;
-    const auto refused = context.set_machine(machine);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().kind, ErrorKind::kMismatch);
-    EXPECT_NE(refused.error().message.find("rank 1 "), std::string::npos)
-        << refused.error().message;
+    for (const auto number : {&HopCost::alpha, &HopCost::call, &HopCost::fill_chunks,
+                              &HopCost::overhead, &HopCost::efficiency, &HopCost::fan_efficiency}) {
+      Machine machine = default_machine(3, 1, true);
+      machine.hops[0].*number = world.rank() == Rank{1} ? 0.5 : 0.25;
+      const auto refused = context.set_machine(machine);
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().kind, ErrorKind::kMismatch);
+      EXPECT_NE(refused.error().message.find("rank 1 "), std::string::npos)
+          << refused.error().message;
+    }
     EXPECT_EQ(world.algorithm(Collective::kAllreduce, Bytes{1 << 20}), before);
   });
 }
