@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import select
+from abc import ABC, abstractmethod
 
 _LINE_BYTES_MAX = 1 << 20  # a longer line is passed on in pieces, so memory stays bounded
 _READ_BYTES = 1 << 16
@@ -13,7 +14,7 @@ PIPE_READS_MAX = 16  # reads that empty even a pipe of the largest size, 1 MiB
 _COLOURS = (36, 33, 32, 35, 34, 31)
 
 
-class RankStream:
+class RankStream(ABC):
     """One output stream of one rank, read from a pipe; take() says what becomes of it."""
 
     def __init__(self, source_fd: int) -> None:
@@ -38,8 +39,8 @@ class RankStream:
         self.take(data)
         return True
 
-    def take(self, data: bytes) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def take(self, data: bytes) -> None: ...
 
     def close(self) -> None:
         """Idempotent."""
