@@ -26,6 +26,27 @@ def call_of(collective: str, data: torch.Tensor, block: torch.Tensor) -> Callabl
     return lambda: dist.reduce_scatter_tensor(block, data)
 
 
+def is_right(collective: str, data: torch.Tensor, block: torch.Tensor) -> bool:
+    """One call, with every element checked, on all ranks."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    base = torch.arange(data.numel(), dtype=torch.float32) % 7
+    mine = slice(rank * block.numel(), (rank + 1) * block.numel())
+    sums = collective in ("allreduce", "reducescatter")
+    data.copy_(base + rank if sums else base if rank == 0 else torch.full_like(base, -1.0))
+    if collective == "allgather":
+        data.fill_(-1.0)
+        block.copy_(base[mine])
+    call_of(collective, data, block)()
+    wanted = base * ranks + ranks * (ranks - 1) / 2 if sums else base
+    scatters = collective == "reducescatter"
+    right = torch.equal(block, wanted[mine]) if scatters else torch.equal(data, wanted)
+    wrong = torch.tensor([0 if right else 1])
+    dist.all_reduce(wrong)
+    data.zero_()
+    block.zero_()
+    return int(wrong) == 0
+
+
 def burst(call: Callable[[], object], calls: int) -> float:
     dist.barrier()
     start = time.perf_counter()
@@ -49,13 +70,14 @@ def main() -> None:
         if collective in ("allgather", "reducescatter") and count % ranks:
             continue
         data, block = torch.zeros(count), torch.zeros(max(count // ranks, 1))
+        right = is_right(collective, data, block)
         call = call_of(collective, data, block)
         each = burst(call, 2)
         each = min(each, burst(call, int(min(max(2e-3 / each, 1), 2000))))
         calls = int(min(max(seconds / BURSTS / each, 1), 100_000))
         times = [burst(call, calls) * 1e6 for _ in range(BURSTS)]
         if dist.get_rank() == 0:
-            row = {"collective": collective, "bytes": 4 * count, "us": times, "right": True}
+            row = {"collective": collective, "bytes": 4 * count, "us": times, "right": right}
             print(json.dumps(row), flush=True)
     dist.destroy_process_group()
     os._exit(0)  # its threads sometimes outlive it

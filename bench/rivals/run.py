@@ -5,11 +5,13 @@
     python bench/rivals/run.py [--ranks 2,4] [--transports shm,tcp] [--collectives allreduce]
                                [--bytes 4,16M] [--rounds 3] [--only ours,gloo] [--json FILE]
 
-Needs a C++ compiler, CMake, and pip with an index that has the MPIs; installs and builds in
-build/rivals. In a round every program runs once, one after the other on the same cores, so that
-what disturbs the machine disturbs all; the table has medians over the rounds of each round's
-median burst, and ratios of medians. `reference` is shared_memory.cpp over shm: collectives over
-buffers that all ranks map, which no library can beat by much. MPIs are told to keep freed memory
+Runs with a Python that has farandole, and torch if Gloo is to be compared. Needs a C++ compiler,
+CMake, Ninja, and pip with an index that has the MPIs; installs and builds in build/rivals.
+
+In a round every program runs once, one after the other on the same cores, so that what disturbs
+the machine disturbs all; the table has medians over the rounds of each round's median burst, and
+ratios of medians. `reference` is shared_memory.cpp over shm: collectives over buffers that all
+ranks map, which no library can beat by much. MPIs are told to keep freed memory
 (MALLOC_*_THRESHOLD_), without which they take two or three times as long above 64 MiB.
 """
 
@@ -118,7 +120,6 @@ def mpis(wanted: list[str]) -> list[Rival]:
         flags = (f"-I{headers}", f"-L{libraries}", f"-l{library}", f"-Wl,-rpath,{libraries}")
         run("g++", "-std=c++20", "-O3", HERE / "mpi.cpp", "-o", program[0], *flags)
         mpiexec = str(home / "bin" / "mpiexec")
-
         found.append(Rival(name, program, start_of_mpi(folder, mpiexec)))
     return found
 
