@@ -139,8 +139,8 @@ def asan() -> None:
 
 
 def tsan() -> None:
-    """The threaded layers under ThreadSanitizer; the matrix of dtypes on up to 4 ranks only, since
-    more of them add minutes and no new interleaving of threads."""
+    """The threaded layers under ThreadSanitizer; the matrix of dtypes on up to 4 ranks only, and no
+    random inputs to one thread, since they add minutes and no new interleaving of threads."""
     preset("tsan")
 
 
