@@ -18,11 +18,11 @@ OperationId message_id(const Group& group, Rank from, Rank to, std::uint32_t num
 }
 
 BatchOperation::BatchOperation(BatchSpec spec)
-    : Operation(spec),
+    : Operation(std::move(spec.terms)),
       spec_(std::move(spec)),
       slots_(spec_.messages.size()),
       open_count_(slots_.size()) {
-  const Group& ranks = *spec_.group;
+  const Group& ranks = group();
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const MessageSpec& message = spec_.messages[i];
     Slot& slot = slots_[i];
@@ -108,7 +108,7 @@ bool BatchOperation::done_by(Rank world_rank, const Farewell& farewell) const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (transfer(i).peer != world_rank) continue;
     const auto found =
-        farewell.messages.find({spec_.group->communicator, spec_.group->self.value()});
+        farewell.messages.find({group().communicator, group().self.value()});
     if (found == farewell.messages.end()) return false;
     const MessageSpec& message = spec_.messages[i];
     const std::uint32_t its = message.sends ? found->second.received : found->second.sent;
@@ -124,8 +124,8 @@ std::string BatchOperation::description() const {
     const MessageSpec& only = spec_.messages[0];
     text = (only.sends ? "send to rank " : "recv from rank ") + std::to_string(only.peer.value());
   }
-  if (!spec_.name.empty()) text += " '" + spec_.name + "'";
-  return text + " (communicator " + std::to_string(spec_.group->communicator) + ")";
+  if (!terms().name.empty()) text += " '" + terms().name + "'";
+  return text + " (communicator " + std::to_string(group().communicator) + ")";
 }
 
 std::string BatchOperation::state() const {

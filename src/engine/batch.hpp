@@ -35,7 +35,8 @@ struct CopySpec {
   Bytes bytes;
 };
 
-struct BatchSpec : OperationTerms {
+struct BatchSpec {
+  OperationTerms terms;
   std::vector<MessageSpec> messages;
   std::vector<CopySpec> copies;
 };
@@ -63,7 +64,7 @@ class BatchOperation final : public Operation {
                                    : slots_[i].receive;
   }
   Transport& transport(std::size_t i) const {
-    return *spec_.group->transports[static_cast<std::size_t>(spec_.messages[i].peer.value())];
+    return *group().transports[static_cast<std::size_t>(spec_.messages[i].peer.value())];
   }
 
   bool begin() override;
@@ -71,7 +72,7 @@ class BatchOperation final : public Operation {
   bool cancel() override;
   void close(std::size_t i);
 
-  const BatchSpec spec_;
+  const BatchSpec spec_;  // without its terms, which are terms()
   std::vector<Slot> slots_;  // [messages]
   std::size_t open_count_ = 0;
   std::size_t disagreeing_ = 0;  // the message of disagreement()

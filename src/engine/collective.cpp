@@ -2,19 +2,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/collective.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace farandole {
+namespace {
+
+constexpr std::size_t kReplayedMax = 256;
+
+/// Actions in a whole run, at most kReplayedMax + 1.
+std::size_t actions_in(const Program& program) {
+  std::size_t count = 0;
+  std::array<std::size_t, Expr::kLoopDepthMax + 1> times{1};  // by depth
+  for (const Program::Instruction& instruction : program.instructions) {
+    const auto depth = static_cast<std::size_t>(instruction.depth);
+    if (instruction.kind == Program::Instruction::Kind::kLoopBegin) {
+      const auto iterations = static_cast<std::size_t>(instruction.iterations);
+      times[depth + 1] = std::min(times[depth] * std::min(iterations, kReplayedMax + 1),
+                                  kReplayedMax + 1);
+    } else if (instruction.kind == Program::Instruction::Kind::kRound) {
+      count = std::min(count + times[depth] * instruction.count, kReplayedMax + 1);
+    }
+  }
+  return count;
+}
+
+}  // namespace
 
 CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
-    : Operation(spec), spec_(std::move(spec)), slots_(spec_.program->actions_per_round_max) {
+    : Operation(std::move(spec.terms)), spec_(std::move(spec)), slots_(spec_.program->actions_per_round_max),
+      resolved_(actions_in(*spec_.program)),
+      replays_(resolved_.size() <= kReplayedMax) {
+  if (!replays_) resolved_.resize(spec_.program->actions_per_round_max);
   for (Slot& slot : slots_) {
     slot.owner = this;
     slot.send.signature = spec_.signature;
     slot.receive.signature = spec_.signature;
     slot.receive.context = &slot;
   }
+}
+
+void CollectiveOperation::renew(const void* in, void* out, std::string_view name,
+                                std::uint64_t submitted) {
+  Operation::renew(name, submitted);
+  spec_.in = static_cast<const std::byte*>(in);
+  spec_.out = static_cast<std::byte*>(out);
+  position_ = 0;
+  open_count_ = 0;
+  slot_count_ = 0;
+  next_resolved_ = 0;
 }
 
 std::optional<Rank> CollectiveOperation::lost_peer() const {
@@ -51,7 +88,7 @@ bool CollectiveOperation::advance() {
 bool CollectiveOperation::cancel() {
   bool clear = true;
   const Transport* last = nullptr;  // peers of one transport mostly follow each other
-  for (Transport* transport : spec_.group->transports) {
+  for (Transport* transport : group().transports) {
     if (transport == nullptr || transport == last) continue;
     clear &= transport->cancel(spec_.id);
     last = transport;
@@ -97,11 +134,14 @@ bool CollectiveOperation::takes_part(const Action& action) const {
 void CollectiveOperation::open_round(const Program::Instruction& round) {
   slot_count_ = 0;
   open_count_ = 0;
+  if (!replays_) next_resolved_ = resolved_count_ = 0;
   for (std::uint32_t i = round.first; i < round.first + round.count; ++i) {
     const Action& action = spec_.program->actions[i];
-    if (!takes_part(action)) continue;
+    const Resolved& resolved = resolve(action);
+    if (!resolved.takes_part) continue;
     Slot& slot = slots_[slot_count_++];
     slot.action = &action;
+    slot.resolved = &resolved;
     slot.state = Slot::State::kHeld;
     ++open_count_;
   }
@@ -110,9 +150,49 @@ void CollectiveOperation::open_round(const Program::Instruction& round) {
     for (std::size_t i = 0; i < slot_count_; ++i) {
       const Action& action = *slots_[i].action;
       if ((action.kind == Action::Kind::kReceive) != receives) continue;
-      if (!action.after_previous || i == 0) open(slots_[i]);
+      slots_[i].receive.behind = nullptr;
+      if (!action.after_previous || i == 0) {
+        open(slots_[i]);
+      } else if (receives && follows(i)) {
+        slots_[i].receive.behind = &slots_[i - 1].receive;
+        open(slots_[i]);
+      }
     }
   }
+}
+
+/// Whether two receives that reduce into one place may take turns, piece by piece.
+bool CollectiveOperation::follows(std::size_t i) const {
+  const Slot &before = slots_[i - 1], &slot = slots_[i];
+  const Action &first = *before.action, &second = *slot.action;
+  if (before.state == Slot::State::kHeld || first.kind != Action::Kind::kReceive) return false;
+  if (!second.operand || second.operand != second.target || second.target != first.target) {
+    return false;
+  }
+  return std::ranges::all_of(std::array{&before, &slot}, [&](const Slot* receives) {
+    const Resolved& resolved = *receives->resolved;
+    const Capabilities& capabilities = group().transports[resolved.peer]->capabilities();
+    return capabilities.follows && resolved.target.bytes > capabilities.follow_bytes;
+  });
+}
+
+const CollectiveOperation::Resolved& CollectiveOperation::resolve(const Action& action) {
+  const std::size_t index = next_resolved_++;
+  if (index == resolved_count_) resolved_[resolved_count_++] = resolved(action);
+  return resolved_[index];
+}
+
+CollectiveOperation::Resolved CollectiveOperation::resolved(const Action& action) const {
+  Resolved resolved;
+  resolved.takes_part = takes_part(action);
+  if (!resolved.takes_part) return resolved;
+  if (action.kind != Action::Kind::kLocal) {
+    resolved.peer = static_cast<std::size_t>(spec_.program->rank_at(value(action.peer)));
+  }
+  if (action.source) resolved.source = place(*action.source);
+  if (action.target) resolved.target = place(*action.target);
+  if (action.operand) resolved.operand = place(*action.operand);
+  return resolved;
 }
 
 CollectiveOperation::Place CollectiveOperation::place(const Span& span) const {
@@ -121,45 +201,55 @@ CollectiveOperation::Place CollectiveOperation::place(const Span& span) const {
   const std::int64_t count = value(span.count);
   if (span.buffer == Buffer::kScratch) {
     const Bytes slot = spec_.chunks.chunk_elements_max() * element;
-    return {spec_.scratch.get() + static_cast<std::size_t>(first) * slot.value(),
+    return {span.buffer, static_cast<std::size_t>(first) * slot.value(),
             spec_.chunks.length(value(span.shape), count) * element};
   }
-  // The schedule never writes `in`, so the cast only unifies the two buffers' types.
-  const bool is_in = span.buffer == Buffer::kIn;
-  std::byte* base = is_in ? const_cast<std::byte*>(spec_.in) : spec_.out;
-  const Layout& layout = is_in ? spec_.in_layout : spec_.out_layout;
-  return {base + (layout.offset(first) * element).value(), layout.length(first, count) * element};
+  const Layout& layout = span.buffer == Buffer::kIn ? spec_.in_layout : spec_.out_layout;
+  return {span.buffer, (layout.offset(first) * element).value(),
+          layout.length(first, count) * element};
+}
+
+std::byte* CollectiveOperation::at(const Place& place) const {
+  switch (place.buffer) {
+    case Buffer::kIn:
+      // The schedule never writes `in`, so the cast only unifies the buffers' types.
+      return const_cast<std::byte*>(spec_.in) + place.offset;
+    case Buffer::kOut:
+      return spec_.out + place.offset;
+    case Buffer::kScratch:
+      break;
+  }
+  return spec_.scratch.get() + place.offset;
 }
 
 void CollectiveOperation::open(Slot& slot) {
   const Action& action = *slot.action;
-  const Place target = action.target ? place(*action.target) : Place{};
-  const Place source = action.source ? place(*action.source) : Place{};
-  slot.target = target.data;
-  slot.operand = action.operand ? place(*action.operand).data : nullptr;
+  const Resolved& resolved = *slot.resolved;
+  slot.target = at(resolved.target);
+  slot.operand = at(resolved.operand);
   slot.state = Slot::State::kOpen;
+  const Place& source = resolved.source;
   if (action.kind == Action::Kind::kLocal) {
     if (action.operand) {
-      reduce(slot, Bytes{0}, source.data, source.bytes);
-    } else if (target.data != source.data && source.bytes.value() > 0) {
-      std::memmove(target.data, source.data, source.bytes.value());
+      reduce(slot, Bytes{0}, at(source), source.bytes);
+    } else if (slot.target != at(source) && source.bytes.value() > 0) {
+      std::memmove(slot.target, at(source), source.bytes.value());
     }
     slot.state = Slot::State::kDone;
     --open_count_;
     return;
   }
-  const auto peer = static_cast<std::size_t>(spec_.program->rank_at(value(action.peer)));
-  Transport& transport = *spec_.group->transports[peer];
+  Transport& transport = *group().transports[resolved.peer];
   const bool sends = action.kind == Action::Kind::kSend;
   Transfer& transfer = sends ? static_cast<Transfer&>(slot.send) : slot.receive;
-  transfer.peer = spec_.group->world_ranks[peer];
+  transfer.peer = group().world_ranks[resolved.peer];
   transfer.tag = {spec_.id, static_cast<std::uint32_t>(action.lane)};
-  transfer.bytes = sends ? source.bytes : target.bytes;
+  transfer.bytes = sends ? source.bytes : resolved.target.bytes;
   if (sends) {
-    slot.send.source = source.data;
+    slot.send.source = at(source);
     transport.post(slot.send);
   } else {
-    slot.receive.target = target.data;
+    slot.receive.target = slot.target;
     slot.receive.consume = action.operand ? &CollectiveOperation::consume : nullptr;
     transport.post(slot.receive);
   }
@@ -213,7 +303,7 @@ void CollectiveOperation::consume(void* context, Bytes offset, const std::byte* 
 
 std::string CollectiveOperation::description() const {
   std::string text(farandole::name(spec_.program->collective));
-  if (!spec_.name.empty()) text += " '" + spec_.name + "'";
+  if (!terms().name.empty()) text += " '" + terms().name + "'";
   return text + " (communicator " + std::to_string(spec_.id.communicator) + ", operation " +
          std::to_string(spec_.id.sequence) + ")";
 }

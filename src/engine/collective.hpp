@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/operation.hpp"
@@ -17,7 +18,8 @@
 namespace farandole {
 
 /// Everything that a collective needs to run by itself.
-struct CollectiveSpec : OperationTerms {
+struct CollectiveSpec {
+  OperationTerms terms;
   OperationId id;
   std::shared_ptr<const Program> program;
   Layout in_layout = Layout::repeat(Count{0}, 1);
@@ -41,6 +43,10 @@ class CollectiveOperation final : public Operation {
   explicit CollectiveOperation(CollectiveSpec spec);
 
   const CollectiveSpec& spec() const { return spec_; }
+  void set_id(OperationId id) { spec_.id = id; }
+  /// Ready to run once more on these buffers, which are in place if the last ones were. Nothing is
+  /// allocated unless the name is long.
+  void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted);
   const OperationId* id() const override { return &spec_.id; }
   std::optional<Rank> lost_peer() const override;
   bool done_by(Rank world_rank, const Farewell& farewell) const override;
@@ -48,20 +54,28 @@ class CollectiveOperation final : public Operation {
   std::string state() const override;
 
  private:
+  struct Place {
+    Buffer buffer = Buffer::kIn;
+    std::size_t offset = 0;  // bytes
+    Bytes bytes;
+  };
+  /// What an action does in this iteration.
+  struct Resolved {
+    bool takes_part = false;
+    std::size_t peer = 0;  // in the group
+    Place source, target, operand;
+  };
+
   struct Slot {
     Send send;
     Receive receive;
     const Action* action = nullptr;
+    const Resolved* resolved = nullptr;
     enum class State : std::uint8_t { kHeld, kOpen, kDone } state = State::kDone;
     std::byte* target = nullptr;
     const std::byte* operand = nullptr;
     const CollectiveOperation* owner = nullptr;
   };
-  struct Place {
-    std::byte* data;
-    Bytes bytes;
-  };
-
   bool begin() override;
   bool advance() override;  // zero or more rounds
   bool cancel() override;
@@ -71,15 +85,25 @@ class CollectiveOperation final : public Operation {
   bool poll_round();  // true if a slot changed
   bool close_slot(Slot& slot, const Transfer& transfer);
   bool takes_part(const Action& action) const;
+  bool follows(std::size_t i) const;
   std::int64_t value(const Expr& expr) const { return expr.evaluate(0, loops_); }
+  const Resolved& resolve(const Action& action);
+  Resolved resolved(const Action& action) const;
   Place place(const Span& span) const;
+  std::byte* at(const Place& place) const;
   void reduce(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);
 
-  const CollectiveSpec spec_;
+  CollectiveSpec spec_;  // without its terms, which are terms()
   std::size_t position_ = 0;  // in program->instructions
   std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
   std::vector<Slot> slots_;     // [actions_per_round_max]
+  // What the actions of a run do, one after the other, for the next runs to do the same; of a long
+  // program only the current round's, [actions_per_round_max].
+  std::vector<Resolved> resolved_;
+  const bool replays_;
+  std::size_t resolved_count_ = 0;  // valid in resolved_
+  std::size_t next_resolved_ = 0;
   std::size_t open_count_ = 0;  // slots not kDone in this round
   std::size_t slot_count_ = 0;  // slots used in this round
 };

@@ -5,25 +5,32 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 namespace farandole {
 namespace {
 
 constexpr std::uint32_t kStepsPerTimeCheck = 1024;
+// A look at the clock takes as long as a look for messages.
+constexpr int kPausesPerClock = 16;
 constexpr int kSleepMs = 100;  // deadlines are looked at this often in a quiet wait
 constexpr auto kSuspicion = std::chrono::milliseconds(800);
 constexpr auto kEndPatience = std::chrono::seconds(2);
 
 void pause() {
-  for (int i = 0; i < 8; ++i) {
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
+  __builtin_ia32_pause();
 #endif
-  }
+}
+
+/// For what one thread at a time writes.
+void add_own(std::atomic<std::uint64_t>& sum, std::uint64_t more) {
+  sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -86,18 +93,43 @@ void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
   }
 }
 
-bool Engine::wait(Operation& operation, Deadline give_up) {
-  const Clock::time_point spin_end = Clock::now() + options_.spin;
+void Engine::run(std::shared_ptr<Operation> operation) {
+  Operation& running = *operation;
+  const bool drives = try_drive();
+  if (drives) {
+    start_submitted();  // what came before
+    running.in_flight = std::move(operation);
+    start(running);
+  } else {
+    submit(std::move(operation), false);
+  }
+  wait(running, running.terms().submitted, Deadline::never(), drives);
+}
+
+bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {
+  return wait(operation, since, give_up, false);
+}
+
+bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up, bool drives) {
+  std::optional<Clock::time_point> spin_end;
+  std::optional<std::uint64_t> ended;
   while (!operation.finished() && !give_up.passed()) {
-    if (try_drive()) {
+    if (drives || try_drive()) {
+      drives = false;
       drive_until([&] { return operation.finished(); }, give_up);
+      if (first_ == nullptr) ended = idle_since_;
       stop_driving();
-    } else if (Clock::now() < spin_end) {
+      continue;
+    }
+    const Clock::time_point now = Clock::now();
+    if (!spin_end) spin_end = now + options_.spin;
+    if (now < *spin_end) {
       std::this_thread::yield();
     } else {
       operation.sleep_until_finished(std::chrono::milliseconds(kSleepMs));
     }
   }
+  waited_ticks_.fetch_add((ended ? *ended : Ticks::now()) - since, std::memory_order_relaxed);
   return operation.finished();
 }
 
@@ -119,23 +151,25 @@ void Engine::stop_driving() {
 
 template <class Done>
 void Engine::drive_until(Done done, Deadline give_up) {
-  bool idle = false;
-  Clock::time_point idle_since;
+  std::optional<Clock::time_point> idle_since;
+  int pauses = 0;
   while (!done()) {
     if (step()) {
-      idle = false;
+      idle_since.reset();
+      continue;
+    }
+    if (options_.pause > std::chrono::microseconds(0) && ++pauses % kPausesPerClock != 0) {
+      pause();
       continue;
     }
     const Clock::time_point now = Clock::now();
-    if (!idle) idle_since = now;
-    idle = true;
-    if (now - idle_since < options_.pause) {
-      pause();
-    } else if (now - idle_since < options_.spin) {
-      std::this_thread::yield();
-    } else {
+    if (!idle_since) idle_since = now;
+    const auto idle = now - *idle_since;
+    if (idle >= options_.spin) {
       sleep();
-      idle = false;
+      idle_since.reset();
+    } else if (idle >= options_.pause) {
+      std::this_thread::yield();
     }
     if (give_up.passed()) return;
   }
@@ -203,7 +237,7 @@ bool Engine::start_submitted() {
 }
 
 void Engine::start(Operation& operation) {
-  if (first_ == nullptr) active_since_ = Clock::now();
+  if (first_ == nullptr) active_since_ = operation.terms().submitted;
   operation.next = nullptr;
   *last_ = &operation;
   last_ = &operation.next;
@@ -226,14 +260,14 @@ bool Engine::step_operations() {
     }
     *link = operation.next;
     if (last_ == &operation.next) last_ = link;
-    finished_count_.fetch_add(1, std::memory_order_relaxed);
+    add_own(finished_count_, 1);
     operation.in_flight.reset();
     moved = true;
   }
-  if (moved && first_ == nullptr && active_since_ != Clock::time_point{}) {
-    active_ns_.fetch_add(static_cast<std::uint64_t>((Clock::now() - active_since_).count()),
-                         std::memory_order_relaxed);
-    active_since_ = {};
+  if (moved && first_ == nullptr && active_since_ != 0) {
+    idle_since_ = Ticks::now();
+    add_own(active_ticks_, idle_since_ - active_since_);
+    active_since_ = 0;
   }
   return moved;
 }
@@ -254,7 +288,7 @@ void Engine::sleep() {
 void Engine::check_time() {
   const Clock::time_point now = Clock::now();
   for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
-    if (operation->failing() || !operation->terms().deadline.passed()) continue;
+    if (operation->failing() || !operation->overdue(now)) continue;
     Error error{ErrorKind::kTimedOut,
                 operation->description() + " passed its deadline; " + operation->state()};
     if (!operation->group().broken) operation->group().broken = error;

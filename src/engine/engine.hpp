@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/ticks.hpp"
 #include "bootstrap/member.hpp"
 #include "bootstrap/session.hpp"
 #include "engine/operation.hpp"
@@ -39,12 +40,12 @@ struct EngineOptions {
 /// or a caller that waits and finds nobody driving, which saves small collectives two switches
 /// between threads.
 ///
-/// Threads   submit(), wait(), departed(), notice(), suspect() from any thread.
+/// Threads   submit(), run(), wait(), departed(), notice(), suspect() from any thread.
 /// Order     Operations of one communicator start in the order submitted.
 /// Errors    A departed rank fails every operation, now and later, whose group contains it, but
 ///           for those that it had done its part in before it left on purpose. An operation past
 ///           its deadline fails with kTimedOut and breaks its communicator.
-/// Blocking  wait() blocks; it releases no lock of the caller's. The step loop does not allocate,
+/// Blocking  run() and wait() block; they release no lock of the caller's. The step loop does not allocate,
 ///           lock or log unless something failed.
 class Engine {
  public:
@@ -57,8 +58,11 @@ class Engine {
 
   /// Hands an operation over. `background`: nobody will wait at once, the progress thread runs it.
   void submit(std::shared_ptr<Operation> operation, bool background);
-  /// True once it is finished, false if `give_up` passed first.
-  bool wait(Operation& operation, Deadline give_up = Deadline::never());
+  /// submit() and wait() in one; the caller holds the operation as well.
+  void run(std::shared_ptr<Operation> operation);
+  /// True once it is finished, false if `give_up` passed first. The caller is blocked since
+  /// `since`, in Ticks, which waited_ns() counts.
+  bool wait(Operation& operation, std::uint64_t since, Deadline give_up = Deadline::never());
 
   /// Ends everything in flight, and everything submitted later, with this error.
   void abort(Error error);
@@ -72,8 +76,9 @@ class Engine {
   /// A connection to the peer broke; if the control plane has no verdict soon, it is gone.
   void suspect(Rank peer);
 
-  /// Nanoseconds with at least one operation in flight, operations finished.
-  std::uint64_t active_ns() const { return active_ns_.load(std::memory_order_relaxed); }
+  /// Nanoseconds with at least one operation in flight, and in wait(), summed over threads.
+  std::uint64_t active_ns() const { return rate_.nanoseconds(active_ticks_.load()); }
+  std::uint64_t waited_ns() const { return rate_.nanoseconds(waited_ticks_.load()); }
   std::uint64_t finished_count() const { return finished_count_.load(std::memory_order_relaxed); }
   /// What is in flight, for dumps. Takes the driver's role; for use when something is wrong.
   std::string state();
@@ -101,6 +106,8 @@ class Engine {
   Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options, int epoll);
 
   void wake();
+  /// `drives`: the caller is the driver already, and no longer afterwards.
+  bool wait(Operation& operation, std::uint64_t since, Deadline give_up, bool drives);
   bool try_drive();
   void stop_driving();
   /// Steps until `done()`, or in a quiet moment after `give_up`; the caller is the driver.
@@ -142,7 +149,8 @@ class Engine {
   Operation* first_ = nullptr;
   Operation** last_ = &first_;
   std::uint32_t steps_ = 0;
-  Clock::time_point active_since_{};
+  std::uint64_t active_since_ = 0;  // Ticks; 0 while nothing is in flight
+  std::uint64_t idle_since_ = 0;    // the end of the last active time
   std::vector<Gone> gone_;
   std::vector<Disagreement> disagreements_;    // about operations not started here yet
   std::map<int, Clock::time_point> suspects_;  // world rank -> since
@@ -153,7 +161,8 @@ class Engine {
   std::mutex news_mutex_;
   News waiting_news_;
 
-  std::atomic<std::uint64_t> active_ns_{0};
+  std::atomic<std::uint64_t> active_ticks_{0}, waited_ticks_{0};
+  const TickRate rate_;
   std::atomic<std::uint64_t> finished_count_{0};
   std::thread thread_;
 };

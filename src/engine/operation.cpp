@@ -31,6 +31,19 @@ void Operation::finish() {
   if (phase_.exchange(kFinished, std::memory_order_acq_rel) == kSleptOn) futex_wake_all(phase_);
 }
 
+void Operation::renew(std::string_view name, std::uint64_t submitted) {
+  terms_.name = name;
+  terms_.submitted = submitted;
+  deadline_.reset();
+  started_ = false;
+  phase_.store(kRunning, std::memory_order_relaxed);
+}
+
+bool Operation::overdue(Clock::time_point now) {
+  if (!deadline_) deadline_ = now + terms_.timeout;
+  return now >= *deadline_;
+}
+
 void Operation::sleep_until_finished(std::chrono::nanoseconds timeout) {
   std::uint32_t phase = kRunning;
   if (phase_.compare_exchange_strong(phase, kSleptOn) || phase == kSleptOn) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.hpp"
 #include "device/stream.hpp"
@@ -22,14 +23,15 @@ struct OperationTerms {
   std::shared_ptr<const Group> group;
   std::string name;  // the caller's, may be empty
   std::shared_ptr<Stream> stream;
-  Deadline deadline = Deadline::never();
+  Clock::duration timeout{};
+  std::uint64_t submitted = 0;  // Ticks
 };
 
 /// Something in flight: a collective or a batch of messages.
 ///
 /// Threads   finished(), sleep_until_finished() and outcome() from any; the rest from the engine's
 ///           driver.
-/// Memory    Allocates in its constructor only, on the submitting thread.
+/// Memory    Allocates in its constructor and in renew() only, on the submitting thread.
 class Operation {
  public:
   Operation(const Operation&) = delete;
@@ -55,6 +57,8 @@ class Operation {
   const Result<void>& outcome() const { return outcome_; }
 
   const OperationTerms& terms() const { return terms_; }
+  /// Counts from the first time it is asked.
+  bool overdue(Clock::time_point now);
   const Group& group() const { return *terms_.group; }
   /// Of a collective, which all ranks of the group number alike; none otherwise.
   virtual const OperationId* id() const { return nullptr; }
@@ -80,6 +84,8 @@ class Operation {
   void finish();
   /// "; send to rank 3 16/64 bytes"
   static std::string describe(const Transfer& transfer, bool sends);
+  /// Ready to run once more; of an operation that ended well and that nobody else holds.
+  void renew(std::string_view name, std::uint64_t submitted);
   static constexpr std::uint32_t kRunning = 0, kSleptOn = 1, kFinished = 2;
 
   const Transfer* disagreement_ = nullptr;
@@ -87,7 +93,8 @@ class Operation {
   Result<void> outcome_;
 
  private:
-  const OperationTerms terms_;
+  OperationTerms terms_;
+  std::optional<Clock::time_point> deadline_;
   Stream::Mark mark_ = 0;
   bool started_ = false;
   std::atomic<std::uint32_t> phase_{kRunning};

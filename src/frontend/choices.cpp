@@ -173,6 +173,7 @@ Result<void> Context::set_machine(const Machine& machine) {
   for (const auto& communicator : living_communicators(*state_)) {
     const std::lock_guard lock(communicator->plans_mutex);
     communicator->choices.reset();
+    communicator->operations.clear();
   }
   return {};
 }
@@ -185,6 +186,7 @@ Result<void> Communicator::set_algorithm(Collective collective, Bytes bytes,
   }
   const std::lock_guard lock(state_->plans_mutex);
   choices_of(*state_).set(collective, bytes.value(), algorithm);
+  state_->operations.clear();
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "engine/collective.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
+#include "frontend/operation_cache.hpp"
 #include "frontend/plan.hpp"
 #include "frontend/signature.hpp"
 #include "reduce/reduce.hpp"
@@ -54,8 +55,7 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
   return {};
 }
 
-Result<CollectiveSpec> make_spec(const Call& call, CommunicatorState& state) {
-  const ContextState& context = *state.context;
+Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, CommunicatorState& state) {
   const Arguments& arguments = call.arguments;
   CollectiveSpec spec;
   if (reduces(arguments.collective)) {
@@ -63,11 +63,8 @@ Result<CollectiveSpec> make_spec(const Call& call, CommunicatorState& state) {
     if (!kernel) return kernel.error();
     spec.kernel = *kernel;
   }
-  auto plan = find_plan(call, state);
-  if (!plan) return plan.error();
   const Extent extents = extent(arguments, *state.group);
-  spec.group = state.group;
-  spec.program = (*plan)->program;
+  spec.program = plan.program;
   Layouts layout = layouts(arguments, *state.group, spec.program->chunk_count);
   spec.in_layout = std::move(layout.in);
   spec.out_layout = std::move(layout.out);
@@ -79,38 +76,54 @@ Result<CollectiveSpec> make_spec(const Call& call, CommunicatorState& state) {
   if (reduces(arguments.collective) && arguments.reduction == Reduction::kAverage) {
     spec.divisor = static_cast<std::size_t>(state.group->size());
   }
-  if (auto staged = stage(call, **plan, context, extents.in, spec); !staged) return staged.error();
-  spec.signature = signature_of(arguments, **plan);
-  spec.name = call.options.name;
-  spec.stream = state.stream;
-  spec.deadline = Deadline::after(context.operation_timeout);
-  const Bytes moved = std::max(extents.in, extents.out) * size_of(arguments.dtype);
-  (*plan)->calls.fetch_add(1, std::memory_order_relaxed);
-  (*plan)->bytes.fetch_add(moved.value(), std::memory_order_relaxed);
+  if (auto staged = stage(call, plan, *state.context, extents.in, spec); !staged) {
+    return staged.error();
+  }
+  spec.signature = signature_of(arguments, plan);
+  spec.terms = terms_of(state, call.options.name);
   return spec;
 }
 
-std::shared_ptr<Operation> launch(CollectiveSpec spec, CommunicatorState& state, bool background) {
-  spec.id = {state.group->communicator, state.next_sequence.fetch_add(1)};
-  auto operation = std::make_shared<CollectiveOperation>(std::move(spec));
-  state.context->engine->submit(operation, background);
-  return operation;
+/// For a call like one before, the operation that ran then.
+Result<std::shared_ptr<CollectiveOperation>> make_operation(const Call& call,
+                                                            CommunicatorState& state) {
+  {
+    const std::lock_guard lock(state.plans_mutex);
+    if (auto found = state.operations.find(call)) {
+      found->renew(call.arguments.in, call.arguments.out, call.options.name, Ticks::now());
+      return found;
+    }
+  }
+  auto plan = find_plan(call, state);
+  if (!plan) return plan.error();
+  auto spec = make_spec(call, **plan, state);
+  if (!spec) return spec.error();
+  auto made = std::make_shared<CollectiveOperation>(*std::move(spec));
+  const std::lock_guard lock(state.plans_mutex);
+  state.operations.keep(call, made, *std::move(plan));
+  return made;
+}
+
+/// The operation's place in the order of the communicator.
+void number(CollectiveOperation& operation, CommunicatorState& state) {
+  operation.set_id({state.group->communicator, state.next_sequence.fetch_add(1)});
 }
 
 /// FARANDOLE_CHECK: every rank shows what it is about to do; any difference raises on all ranks
 /// before a byte of the operation has moved.
-Result<void> compare_across_ranks(const CollectiveSpec& mine, CommunicatorState& state) {
+Result<void> compare_across_ranks(const CollectiveOperation& operation, CommunicatorState& state) {
+  const CollectiveSpec& mine = operation.spec();
   std::vector<Signature> all(static_cast<std::size_t>(state.group->size()));
   const CallOptions options{.algorithm = "ring", .name = "argument check"};
   const Arguments arguments{.collective = Collective::kAllgather,
                             .in = &mine.signature,
                             .out = all.data(),
                             .count = Count{sizeof(Signature)}};
-  auto spec = make_spec({arguments, options}, state);
-  if (!spec) return spec.error();
-  const auto operation = launch(*std::move(spec), state, false);
-  state.context->engine->wait(*operation);
-  if (!operation->outcome()) return operation->outcome();
+  auto made = make_operation({arguments, options}, state);
+  if (!made) return made.error();
+  number(**made, state);
+  state.context->engine->run(*made);
+  if (!(*made)->outcome()) return (*made)->outcome();
   bool equal = true;
   std::string text;
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -118,10 +131,28 @@ Result<void> compare_across_ranks(const CollectiveSpec& mine, CommunicatorState&
     text += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + ": " + describe(all[r]);
   }
   if (equal) return {};
-  const std::string named = mine.name.empty() ? "" : " '" + mine.name + "'";
+  const std::string& called = operation.terms().name;
+  const std::string named = called.empty() ? "" : " '" + called + "'";
   return Error{
       ErrorKind::kMismatch,
       "ranks disagree on " + std::string(name(mine.program->collective)) + named + ": " + text};
+}
+
+/// Checked, made and numbered; ready for the engine.
+Result<std::shared_ptr<CollectiveOperation>> prepare(const Call& call, CommunicatorState& state) {
+  if (auto open = check_open(state, name(call.arguments.collective)); !open) return open.error();
+  if (auto valid = check_call(call, *state.group); !valid) return valid.error();
+  auto made = make_operation(call, state);
+  if (!made) {
+    // Not the caller's mistake: the other ranks count this call, so it counts here as well.
+    if (made.error().kind != ErrorKind::kInvalidArgument) state.next_sequence.fetch_add(1);
+    return made;
+  }
+  if (state.context->check) {
+    if (auto same = compare_across_ranks(**made, state); !same) return same.error();
+  }
+  number(**made, state);
+  return made;
 }
 
 }  // namespace
@@ -137,27 +168,17 @@ const std::vector<Rank>& Communicator::world_ranks() const {
 }
 
 Result<Request> Communicator::start(const Arguments& arguments, const CallOptions& options) {
-  CommunicatorState& state = *state_;
-  const Call call{arguments, options};
-  if (auto open = check_open(state, name(arguments.collective)); !open) return open.error();
-  if (auto valid = check_call(call, *state.group); !valid) return valid.error();
-  auto spec = make_spec(call, state);
-  if (!spec) {
-    // Not the caller's mistake: the other ranks count this call, so it counts here as well.
-    if (spec.error().kind != ErrorKind::kInvalidArgument) state.next_sequence.fetch_add(1);
-    return spec.error();
-  }
-  if (state.context->check) {
-    if (auto same = compare_across_ranks(*spec, state); !same) return same.error();
-  }
-  return Request(launch(*std::move(spec), state, options.background), state.context);
+  auto operation = prepare({arguments, options}, *state_);
+  if (!operation) return operation.error();
+  state_->context->engine->submit(*operation, options.background);
+  return Request(*std::move(operation), state_->context);
 }
 
 Result<void> Communicator::run(const Arguments& arguments, const CallOptions& options) {
-  CallOptions at_once = options;
-  at_once.background = false;
-  auto request = start(arguments, at_once);
-  return request ? request->wait() : request.error();
+  auto operation = prepare({arguments, options}, *state_);
+  if (!operation) return operation.error();
+  state_->context->engine->run(*operation);
+  return (*operation)->outcome();
 }
 
 Result<Request> Communicator::start(Collective collective, const void* in, void* out, Count count,

@@ -242,7 +242,7 @@ Statistics Context::statistics() const {
   Statistics statistics;
   statistics.operations = state_->engine->finished_count();
   statistics.active_seconds = static_cast<double>(state_->engine->active_ns()) * 1e-9;
-  statistics.wait_seconds = static_cast<double>(state_->wait_ns.load()) * 1e-9;
+  statistics.wait_seconds = static_cast<double>(state_->engine->waited_ns()) * 1e-9;
   if (state_->session) statistics.strangers = state_->session->strangers();
   for (const auto& transport : state_->transports) {
     const TransportCounters counters = transport->counters();

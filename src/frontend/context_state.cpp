@@ -194,6 +194,7 @@ void CommunicatorState::retire() {
     calls.bytes += plan->bytes.load();
   }
   plans.clear();
+  operations.clear();
 }
 
 Farewell CommunicatorState::farewell() {
@@ -202,6 +203,10 @@ Farewell CommunicatorState::farewell() {
   const std::lock_guard lock(messages_mutex);
   for (const auto& [peer, count] : messages) words.messages[{group->communicator, peer}] = count;
   return words;
+}
+
+OperationTerms terms_of(const CommunicatorState& state, const std::string& name) {
+  return {state.group, name, state.stream, state.context->operation_timeout, Ticks::now()};
 }
 
 Result<void> check_open(const CommunicatorState& state, std::string_view caller) {

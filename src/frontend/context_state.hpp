@@ -22,6 +22,7 @@
 #include "coordinator/timeline.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
+#include "frontend/operation_cache.hpp"
 #include "model/machine.hpp"
 #include "planner/plan_table.hpp"
 #include "schedule/program.hpp"
@@ -82,7 +83,6 @@ struct ContextState {
   std::unique_ptr<tcp::Connector> connector;
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Engine> engine;
-  std::atomic<std::uint64_t> wait_ns{0};
   std::mutex shutdown_mutex;
   std::atomic<bool> closed{false};
   std::mutex communicators_mutex;
@@ -138,6 +138,7 @@ struct CommunicatorState {
   std::mutex plans_mutex;
   std::unique_ptr<PlanTable> choices;  // made for the first call that chooses
   std::map<PlanKey, std::shared_ptr<Plan>> plans;
+  OperationCache operations;
   std::set<Collective> unfit;  // for which FARANDOLE_ALGORITHM does not suit this many ranks
   std::mutex messages_mutex;
   std::map<std::int32_t, Farewell::Messages> messages;  // by peer in the group
@@ -151,6 +152,9 @@ std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<Conte
 
 /// kInvalidArgument if the library was shut down or the communicator freed.
 Result<void> check_open(const CommunicatorState& state, std::string_view caller);
+
+/// What an operation that is submitted now gets.
+OperationTerms terms_of(const CommunicatorState& state, const std::string& name);
 
 /// Every communicator that is still there. The caller drops them without holding a lock.
 std::vector<std::shared_ptr<CommunicatorState>> living_communicators(ContextState& context);

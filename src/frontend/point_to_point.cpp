@@ -98,10 +98,7 @@ Result<Request> Communicator::start(std::span<const Message> messages, const Cal
   const std::vector<std::int64_t> once(peers.begin(), peers.end());
   if (auto met = connect(group, *state.context, once); !met) return met.error();
   spec.copies = *std::move(copies);
-  spec.group = state.group;
-  spec.name = options.name;
-  spec.stream = state.stream;
-  spec.deadline = Deadline::after(state.context->operation_timeout);
+  spec.terms = terms_of(state, options.name);
   const std::lock_guard lock(state.messages_mutex);
   number(spec.messages, state);
   auto operation = std::make_shared<BatchOperation>(std::move(spec));

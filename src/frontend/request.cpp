@@ -8,13 +8,9 @@ namespace {
 
 /// False if it is still running after `give_up`; the error if it failed.
 Result<bool> wait_until(Operation& operation, ContextState& context, Deadline give_up) {
-  if (!operation.finished()) {
-    const Clock::time_point since = Clock::now();
-    context.engine->wait(operation, give_up);
-    context.wait_ns.fetch_add(static_cast<std::uint64_t>((Clock::now() - since).count()),
-                              std::memory_order_relaxed);
+  if (!operation.finished() && !context.engine->wait(operation, Ticks::now(), give_up)) {
+    return false;
   }
-  if (!operation.finished()) return false;
   if (!operation.outcome()) return operation.outcome().error();
   return true;
 }

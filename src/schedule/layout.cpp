@@ -29,16 +29,4 @@ Layout Layout::by_counts(std::span<const std::size_t> counts) {
   return layout;
 }
 
-Count Layout::offset(std::int64_t chunk) const {
-  const auto index = static_cast<std::size_t>(chunk);
-  if (!offsets_.empty()) return Count{offsets_[index]};
-  if (chunk_.value() == 0) return Count{0};
-  // Compared by division, so that no product of a large index overflows.
-  return index > total_.value() / chunk_.value() ? total_ : Count{index * chunk_.value()};
-}
-
-Count Layout::length(std::int64_t first, std::int64_t count) const {
-  return offset(first + count) - offset(first);
-}
-
 }  // namespace farandole

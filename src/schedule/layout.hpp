@@ -27,9 +27,17 @@ class Layout {
   static Layout by_counts(std::span<const std::size_t> counts);
 
   /// First element of a chunk, 0 <= chunk <= chunks.
-  Count offset(std::int64_t chunk) const;
+  Count offset(std::int64_t chunk) const {
+    const auto index = static_cast<std::size_t>(chunk);
+    if (!offsets_.empty()) return Count{offsets_[index]};
+    if (chunk_.value() == 0) return Count{0};
+    // Compared by division, so that no product of a large index overflows.
+    return index > total_.value() / chunk_.value() ? total_ : Count{index * chunk_.value()};
+  }
   /// Elements in chunks [first, first + count).
-  Count length(std::int64_t first, std::int64_t count) const;
+  Count length(std::int64_t first, std::int64_t count) const {
+    return offset(first + count) - offset(first);
+  }
   /// Elements in one slot of scratch.
   Count chunk_elements_max() const { return chunk_; }
 

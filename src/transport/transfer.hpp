@@ -82,6 +82,10 @@ struct Receive : Transfer {
   std::byte* target = nullptr;
   Consume consume = nullptr;
   void* context = nullptr;
+  /// Never more of this message is delivered than of that one, which was posted before; so the
+  /// operand of a piece may be what the other's piece made, while that is in the cache. See
+  /// Capabilities::follows.
+  const Receive* behind = nullptr;
 
   /// Hands one piece on; nothing happens for length 0.
   void deliver(Bytes offset, const std::byte* data, Bytes length);

@@ -19,6 +19,8 @@ struct Capabilities {
   bool device_memory = false;  // spans may lie in device memory
   bool reorders = false;       // messages of different tags may overtake each other on the wire
   Bytes eager_bytes_max;       // up to here a send may finish before its receive is posted
+  bool follows = false;        // Receive::behind holds for messages above follow_bytes
+  Bytes follow_bytes;
 };
 
 /// Bytes counted since the start, for reports.

@@ -112,7 +112,7 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
       (!staged &&
        peer.mapping.at<std::byte>(announcement.source, receive.bytes.value()) == nullptr)) {
     peer.corrupt = true;
-  } else if (staged) {
+  } else if (staged && observe(peer.in_entries[announcement.entry].pipe) == 0) {
     reply(peer, announcement.entry, Reply::kAccepted);
   }
   receive.handle = announcement.source;
@@ -150,8 +150,8 @@ bool Inbox::ended(Receive& receive) {
 }
 
 void Inbox::deliver_in_place(Peer& peer, Receive& receive) {
-  const std::size_t left = (receive.bytes - receive.moved).value();
-  const std::size_t piece = std::min({left, kPieceBytes, step_left_});
+  const std::size_t piece = std::min({may_move(receive), kPieceBytes, step_left_});
+  if (piece == 0) return;
   const std::uint64_t offset = receive.handle + receive.moved.value();  // checked in begin()
   deliver(receive, peer.mapping.at<std::byte>(offset, piece), piece);
 }
@@ -165,13 +165,21 @@ void Inbox::deliver_staged(Peer& peer, Receive& receive) {
     peer.corrupt = true;
     return;
   }
-  std::uint64_t consumed = receive.moved.value() / kBlockBytes;
+  const std::size_t block = block_bytes(receive.bytes.value());
+  std::uint64_t consumed = receive.moved.value() / block;
   while (receive.moved < receive.bytes && step_left_ > 0 && observe(entry.produced) > consumed) {
-    const std::size_t left = (receive.bytes - receive.moved).value();
-    deliver(receive, pipe + consumed % kBlocksPerPipe * kBlockBytes, std::min(left, kBlockBytes));
+    const std::size_t piece = std::min((receive.bytes - receive.moved).value(), block);
+    if (may_move(receive) < piece) break;
+    deliver(receive, pipe + consumed * block % kPipeBytes, piece);
     publish(entry.consumed, ++consumed);
     peer.ring();
   }
+}
+
+/// Bytes that may be delivered now, as far as the order between messages goes.
+std::size_t Inbox::may_move(const Receive& receive) {
+  const Bytes end = receive.behind != nullptr ? receive.behind->moved : receive.bytes;
+  return (end - receive.moved).value();
 }
 
 void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {

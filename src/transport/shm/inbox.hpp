@@ -36,7 +36,7 @@ class Inbox {
  private:
   // One call of advance() takes some 100 us, so that small messages are not kept waiting.
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
-  static constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 
   void read(Peer& peer, const Slot& slot);
   void take(Peer& peer, Receive& receive, Kind kind, const std::byte* payload);
@@ -46,6 +46,7 @@ class Inbox {
   bool ended(Receive& receive);
   void deliver_in_place(Peer& peer, Receive& receive);
   void deliver_staged(Peer& peer, Receive& receive);
+  static std::size_t may_move(const Receive& receive);
   void deliver(Receive& receive, const std::byte* data, std::size_t bytes);
   void finish(Receive& receive);
   static void reply(Peer& peer, std::uint64_t entry, Reply reply);

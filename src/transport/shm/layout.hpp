@@ -20,7 +20,8 @@
 //
 // A small message travels in its slot. A larger one is announced: the slot names an entry, and
 // either the offset of the source in the owner's Memory, which the receiver reads in place, or
-// nothing, and then the owner copies it block by block through a pipe once the receiver accepts.
+// nothing, and then the owner copies it block by block through a pipe: at once while most pipes
+// are free, else when the receiver accepts.
 //
 // A field is written by one side only, and fields of different writers share no cache line.
 // Whatever is read from a peer's memory is checked before it is used as an index.
@@ -33,10 +34,14 @@ inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kSlotBytes = 4096;
 inline constexpr std::size_t kEntryCount = 1024;
 inline constexpr std::size_t kPipeCount = 8;
-inline constexpr std::size_t kBlocksPerPipe = 4;
-inline constexpr std::size_t kBlockBytes = std::size_t{128} << 10;
-inline constexpr std::size_t kPipeBytes = kBlocksPerPipe * kBlockBytes;
-static_assert(kBlockBytes % Receive::kPieceAlignment == 0);
+inline constexpr std::size_t kPipeBytes = std::size_t{256} << 10;
+
+/// How a message is cut on its way through a pipe: so that the receiver works on one block while
+/// the sender fills the next.
+constexpr std::size_t block_bytes(std::size_t message_bytes) {
+  return std::bit_floor(std::clamp(message_bytes / 4, std::size_t{16} << 10, kPipeBytes / 4));
+}
+static_assert(block_bytes(0) % Receive::kPieceAlignment == 0);
 
 /// Slots per ring: fewer when many ranks share the host, so that rings stay a small part of it.
 constexpr std::size_t slot_count(std::size_t ranks_on_host) {

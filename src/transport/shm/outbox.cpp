@@ -84,7 +84,11 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   entry.reply.store(Reply::kNone, std::memory_order_relaxed);
   send.handle = index;
   const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
-  return Announcement{offset ? offset->value() : Announcement::kStaged, index};
+  if (offset) return Announcement{offset->value(), index};
+  // A second pipe to the peer would only spread over more of the cache, and half of the pipes are
+  // for messages whose receives are there, which may be waited for.
+  if (peer.pipes == 0 && free_pipes_.size() > kPipeCount / 2) take_pipe(index);
+  return Announcement{Announcement::kStaged, index};
 }
 
 bool Outbox::advance() {
@@ -99,16 +103,13 @@ bool Outbox::advance() {
 }
 
 bool Outbox::ended(Send& send) {
-  switch (observe(entries_[send.handle].reply)) {
-    case Reply::kFinished:
-      free_entry(send.handle);
-      break;
-    case Reply::kAccepted:
-      if (!stage(send)) return false;
-      lingering_.push_back(send.handle);  // the pipe stays until the receiver has emptied it
-      break;
-    default:
-      return false;
+  const Reply reply = observe(entries_[send.handle].reply);
+  if (reply == Reply::kFinished) {
+    free_entry(send.handle);
+  } else {
+    const bool may_stage = reply == Reply::kAccepted || uses_[send.handle].pipe != kNoPipe;
+    if (!may_stage || !stage(send)) return false;
+    lingering_.push_back(send.handle);  // the pipe stays until the receiver has emptied it
   }
   send.finish();
   return moved_ = true;
@@ -120,16 +121,14 @@ bool Outbox::stage(Send& send) {
   Entry& entry = entries_[send.handle];
   if (use.pipe == kNoPipe) {
     if (free_pipes_.empty()) return false;
-    use.pipe = free_pipes_.back();
-    free_pipes_.pop_back();
-    const std::byte* pipe = pipes_ + use.pipe * kPipeBytes;
-    publish(entry.pipe, static_cast<std::uint64_t>(pipe - memory_.base()));
+    take_pipe(send.handle);
   }
   std::uint64_t produced = entry.produced.load(std::memory_order_relaxed);
-  while (send.moved < send.bytes && produced - observe(entry.consumed) < kBlocksPerPipe) {
-    std::byte* block = pipes_ + use.pipe * kPipeBytes + produced % kBlocksPerPipe * kBlockBytes;
-    const std::size_t piece = std::min((send.bytes - send.moved).value(), kBlockBytes);
-    std::memcpy(block, send.source + send.moved.value(), piece);
+  const std::size_t block = block_bytes(send.bytes.value());
+  while (send.moved < send.bytes && produced - observe(entry.consumed) < kPipeBytes / block) {
+    std::byte* target = pipes_ + use.pipe * kPipeBytes + produced * block % kPipeBytes;
+    const std::size_t piece = std::min((send.bytes - send.moved).value(), block);
+    std::memcpy(target, send.source + send.moved.value(), piece);
     send.moved += Bytes{piece};
     publish(entry.produced, ++produced);
     use.peer->ring();
@@ -138,9 +137,21 @@ bool Outbox::stage(Send& send) {
   return send.moved == send.bytes;
 }
 
+void Outbox::take_pipe(std::size_t index) {
+  const std::size_t pipe = free_pipes_.back();
+  free_pipes_.pop_back();
+  uses_[index].pipe = pipe;
+  ++uses_[index].peer->pipes;
+  const std::byte* data = pipes_ + pipe * kPipeBytes;
+  publish(entries_[index].pipe, static_cast<std::uint64_t>(data - memory_.base()));
+}
+
 void Outbox::free_entry(std::size_t index) {
   const Use use = uses_[index];
-  if (use.pipe != kNoPipe) free_pipes_.push_back(use.pipe);
+  if (use.pipe != kNoPipe) {
+    free_pipes_.push_back(use.pipe);
+    --use.peer->pipes;
+  }
   if (!use.peer->failed) {
     free_entries_.push_back(index);
   } else {

@@ -48,6 +48,7 @@ class Outbox {
   Announcement announce(Peer& peer, Send& send);
   bool ended(Send& send);
   bool stage(Send& send);
+  void take_pipe(std::size_t index);
   void free_entry(std::size_t index);
 
   const Memory& memory_;

@@ -73,7 +73,9 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
       options_(std::move(options)),
       capabilities_{.name = "shm",
                     .peer_memory = options_.peer_memory,
-                    .eager_bytes_max = Bytes{Slot::kPayloadBytes}} {
+                    .eager_bytes_max = Bytes{shm::kPipeBytes},
+                    .follows = true,
+                    .follow_bytes = Bytes{Slot::kPayloadBytes}} {
   const Member& own = members_[static_cast<std::size_t>(self.value())];
   peers_.by_rank.resize(members_.size());
   for (const Member& member : members_) {
