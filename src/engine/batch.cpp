@@ -107,8 +107,7 @@ std::optional<Rank> BatchOperation::lost_peer() const {
 bool BatchOperation::done_by(Rank world_rank, const Farewell& farewell) const {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (transfer(i).peer != world_rank) continue;
-    const auto found =
-        farewell.messages.find({group().communicator, group().self.value()});
+    const auto found = farewell.messages.find({group().communicator, group().self.value()});
     if (found == farewell.messages.end()) return false;
     const MessageSpec& message = spec_.messages[i];
     const std::uint32_t its = message.sends ? found->second.received : found->second.sent;

@@ -72,7 +72,7 @@ class BatchOperation final : public Operation {
   bool cancel() override;
   void close(std::size_t i);
 
-  const BatchSpec spec_;  // without its terms, which are terms()
+  const BatchSpec spec_;     // without its terms, which are terms()
   std::vector<Slot> slots_;  // [messages]
   std::size_t open_count_ = 0;
   std::size_t disagreeing_ = 0;  // the message of disagreement()

@@ -19,8 +19,8 @@ std::size_t actions_in(const Program& program) {
     const auto depth = static_cast<std::size_t>(instruction.depth);
     if (instruction.kind == Program::Instruction::Kind::kLoopBegin) {
       const auto iterations = static_cast<std::size_t>(instruction.iterations);
-      times[depth + 1] = std::min(times[depth] * std::min(iterations, kReplayedMax + 1),
-                                  kReplayedMax + 1);
+      times[depth + 1] =
+          std::min(times[depth] * std::min(iterations, kReplayedMax + 1), kReplayedMax + 1);
     } else if (instruction.kind == Program::Instruction::Kind::kRound) {
       count = std::min(count + times[depth] * instruction.count, kReplayedMax + 1);
     }
@@ -31,7 +31,9 @@ std::size_t actions_in(const Program& program) {
 }  // namespace
 
 CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
-    : Operation(std::move(spec.terms)), spec_(std::move(spec)), slots_(spec_.program->actions_per_round_max),
+    : Operation(std::move(spec.terms)),
+      spec_(std::move(spec)),
+      slots_(spec_.program->actions_per_round_max),
       resolved_(actions_in(*spec_.program)),
       replays_(resolved_.size() <= kReplayedMax) {
   if (!replays_) resolved_.resize(spec_.program->actions_per_round_max);

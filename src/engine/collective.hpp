@@ -94,10 +94,10 @@ class CollectiveOperation final : public Operation {
   void reduce(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);
 
-  CollectiveSpec spec_;  // without its terms, which are terms()
+  CollectiveSpec spec_;       // without its terms, which are terms()
   std::size_t position_ = 0;  // in program->instructions
   std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
-  std::vector<Slot> slots_;     // [actions_per_round_max]
+  std::vector<Slot> slots_;  // [actions_per_round_max]
   // What the actions of a run do, one after the other, for the next runs to do the same; of a long
   // program only the current round's, [actions_per_round_max].
   std::vector<Resolved> resolved_;

@@ -215,8 +215,8 @@ void Engine::end_all() {
 
 bool Engine::step() {
   bool moved = start_submitted();
-  for (Transport* transport : transports_) moved |= transport->progress();
   moved |= step_operations();
+  for (Transport* transport : transports_) moved |= transport->progress();
   if (news_.load(std::memory_order_acquire)) {
     take_news();
     moved = true;

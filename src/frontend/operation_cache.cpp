@@ -39,10 +39,15 @@ bool OperationCache::is_of(const Slot& slot, const Call& call) {
 
 std::size_t OperationCache::index_of(const Call& call) {
   const Arguments& arguments = call.arguments;
-  std::size_t hash = arguments.count.value() * 0x9e3779b97f4a7c15;
-  hash ^= static_cast<std::size_t>(arguments.collective) << 60 ^
-          static_cast<std::size_t>(arguments.dtype) << 56;
-  return (hash >> 32 ^ hash >> 56) % kEntries;
+  std::size_t hash = arguments.count.value();
+  for (const auto part :
+       {static_cast<std::size_t>(arguments.collective), static_cast<std::size_t>(arguments.dtype),
+        static_cast<std::size_t>(arguments.reduction),
+        static_cast<std::size_t>(arguments.root.value()),
+        static_cast<std::size_t>(is_in_place(arguments))}) {
+    hash = hash * 31 + part;
+  }
+  return (hash * 0x9e3779b97f4a7c15 >> 32) % kEntries;
 }
 
 std::shared_ptr<CollectiveOperation> OperationCache::find(const Call& call) {
@@ -61,8 +66,7 @@ void OperationCache::keep(const Call& call, std::shared_ptr<CollectiveOperation>
   const Arguments& arguments = call.arguments;
   const CallOptions& options = call.options;
   const Extent extents = extent(arguments, made->group());
-  const std::size_t bytes =
-      (std::max(extents.in, extents.out) * size_of(arguments.dtype)).value();
+  const std::size_t bytes = (std::max(extents.in, extents.out) * size_of(arguments.dtype)).value();
   count(*plan, bytes);
   const CollectiveSpec& spec = made->spec();
   const auto slots = static_cast<std::size_t>(spec.program->scratch_slots);

@@ -48,6 +48,11 @@ std::vector<std::string> specs_of(const AlgorithmInfo& info, double bytes, Level
   return {name};
 }
 
+/// One stream per rank at a time, which no port has to share well.
+bool is_simple(std::string_view spec) {
+  return spec.find("layers=") == std::string_view::npos && !spec.starts_with("double_binary_tree");
+}
+
 }  // namespace
 
 std::int64_t best_pieces(double bytes, std::int64_t depth, Levels& levels) {
@@ -89,13 +94,13 @@ std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
 
 const Candidate& choose(const std::vector<Candidate>& candidates) {
   const double limit = candidates.front().seconds * kAsFast;
-  const Candidate* flat = nullptr;
+  const Candidate* simple = nullptr;
   for (const Candidate& candidate : candidates) {
     if (candidate.seconds > limit) break;
     if (candidate.spec == "direct") return candidate;
-    if (flat == nullptr && candidate.spec.find("layers=") == std::string::npos) flat = &candidate;
+    if (simple == nullptr && is_simple(candidate.spec)) simple = &candidate;
   }
-  return flat != nullptr ? *flat : candidates.front();
+  return simple != nullptr ? *simple : candidates.front();
 }
 
 }  // namespace farandole

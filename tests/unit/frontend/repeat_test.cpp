@@ -1,0 +1,117 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "unit/frontend/counters.hpp"
+#include "unit/frontend/ranks.hpp"
+
+namespace farandole::testing {
+namespace {
+
+Request start_sum(Communicator& world, const std::vector<float>& in, std::vector<float>& out) {
+  auto request = world.start(Collective::kAllreduce, in.data(), out.data(), Count{in.size()},
+                             DType::kFloat32, Reduction::kSum, Rank{0}, {.background = false});
+  EXPECT_TRUE(request) << request.error().message;
+  return *std::move(request);
+}
+
+class Repeat : public ::testing::TestWithParam<std::string> {};
+
+// Goal: a call that is equal to an earlier one, but for its data, gives what its own data make.
+// Method: allreduces, reduces and broadcasts of a few sizes, roots and reductions, in place and
+// not, come back in turns, each time on other buffers with other values.
+TEST_P(Repeat, EqualCallsUseTheirOwnBuffers) {
+  Contexts contexts = make_ranks(3, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const auto rank = static_cast<float>(world.rank().value());
+    std::deque<std::vector<float>> buffers;  // all of them, so that none gets another's address
+    const auto buffer = [&](std::size_t n, float value) -> std::vector<float>& {
+      return buffers.emplace_back(n, value);
+    };
+    for (int turn = 0; turn < 4; ++turn) {
+      const auto base = static_cast<float>(turn + 1);
+      for (const std::size_t n : {1u, 17u, 1500u, 40'000u}) {
+        for (int root = 0; root < 3; ++root) {
+          const bool is_root = world.rank().value() == root;
+          const std::vector<float>& mine = buffer(n, base + rank);
+          std::vector<float>&out = buffer(n, -1), &in_place = buffer(n, base + rank);
+          std::vector<float>&most = buffer(n, -1), &sent = buffer(n, is_root ? base + rank : -1);
+          const Count count{n};
+          ASSERT_TRUE(world.allreduce(mine.data(), out.data(), count, DType::kFloat32));
+          ASSERT_TRUE(world.allreduce(in_place.data(), in_place.data(), count, DType::kFloat32));
+          ASSERT_TRUE(world.reduce(mine.data(), is_root ? most.data() : nullptr, count,
+                                   DType::kFloat32, Rank{root}, Reduction::kMax));
+          ASSERT_TRUE(
+              world.broadcast(sent.data(), sent.data(), count, DType::kFloat32, Rank{root}));
+          std::vector<float>&rows = buffer(3 * n, base + rank), &swapped = buffer(3 * n, -1);
+          ASSERT_TRUE(world.alltoall(rows.data(), swapped.data(), count, DType::kFloat32));
+          ASSERT_TRUE(world.alltoall(rows.data(), rows.data(), count, DType::kFloat32));
+          EXPECT_EQ(rows, swapped);
+          EXPECT_EQ(rows[n], base + 1);
+          EXPECT_EQ(out, std::vector<float>(n, 3 * base + 3));
+          EXPECT_EQ(in_place, out);
+          EXPECT_EQ(most, std::vector<float>(n, is_root ? base + 2 : -1));
+          EXPECT_EQ(sent, std::vector<float>(n, base + static_cast<float>(root)));
+        }
+      }
+    }
+  });
+}
+
+// Goal: equal calls that are in flight at once, or whose request is still held, do not share an
+// operation. Method: rank 1 joins in the third call only once rank 0 has looked at its requests.
+TEST_P(Repeat, RequestsKeepTheirOperations) {
+  Contexts contexts = make_ranks(2, GetParam());
+  std::atomic<int> looked{0};
+  run_ranks(contexts, [&](Context&, Communicator& world) {
+    const std::vector<float> ones(100, 1.0F), twos(100, 2.0F);
+    std::vector<float> a(100), b(100), c(100);
+    for (int turn = 1; turn <= 20; ++turn) {
+      Request first = start_sum(world, ones, a);
+      Request second = start_sum(world, twos, b);
+      ASSERT_TRUE(second.wait());
+      ASSERT_TRUE(first.wait());
+      while (world.rank() == Rank{1} && looked < turn) std::this_thread::yield();
+      Request third = start_sum(world, twos, c);
+      EXPECT_TRUE(*first.test());
+      EXPECT_TRUE(*second.test());
+      if (world.rank() == Rank{0}) looked = turn;
+      ASSERT_TRUE(third.wait());
+      EXPECT_EQ(a, std::vector<float>(100, 2.0F));
+      EXPECT_EQ(b, std::vector<float>(100, 4.0F));
+      EXPECT_EQ(c, b);
+    }
+  });
+}
+
+// Goal: from the second time on a small call allocates nothing at all.
+TEST_P(Repeat, AllocatesNothing) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    std::vector<float> data(16, 1.0F);
+    const auto call = [&] {
+      ASSERT_TRUE(world.allreduce(data.data(), data.data(), Count{16}, DType::kFloat32,
+                                  Reduction::kMax, {}));
+    };
+    for (int i = 0; i < 8; ++i) call();
+    const Counters before = counters();
+    for (int i = 0; i < 100; ++i) call();
+    // A driver of the progress thread may still hold an operation when the next call comes.
+    EXPECT_LE(counters().allocations - before.allocations, 10u);
+    if (kCounts) {
+      EXPECT_GT(counters().allocations, 0u);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Repeat, ::testing::Values("inproc", "shm", "tcp"),
+                         [](const auto& parameter) { return parameter.param; });
+
+}  // namespace
+}  // namespace farandole::testing
