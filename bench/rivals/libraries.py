@@ -13,6 +13,9 @@ Each has the settings with which it is fastest here:
   themselves; asking for it (mpi_yield_when_idle, I_MPI_THREAD_YIELD) changes nothing. MPICH waits
   for the end of its time slice whatever MPIR_CVAR_POLLS_BEFORE_YIELD and
   MPIR_CVAR_ENABLE_HEAVY_YIELD say.
+- Over TCP nothing may pass through shared memory, which packets on the loopback interface show:
+  MPICH needs MPIR_CVAR_CH4_NETMOD=ofi, since its UCX finds a way around, and Intel MPI
+  I_MPI_COLL_INTRANODE=pt2pt, without which its collectives share memory whatever the fabric is.
 """
 
 from __future__ import annotations
@@ -57,9 +60,11 @@ def run(*command: str | Path, seconds_max: float | None = None, **environment: s
     )
     try:
         output, _ = process.communicate(timeout=seconds_max)
-    except subprocess.TimeoutExpired:
+    except BaseException as error:
         os.killpg(process.pid, signal.SIGTERM)  # on which launchers end their ranks
         output, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
         print(f"  ended after {seconds_max:.0f} s", file=sys.stderr)
         return output
     if process.returncode != 0:
@@ -155,6 +160,7 @@ def start_openmpi(mpiexec: str) -> Start:
         options = ["--oversubscribe", "--allow-run-as-root"]
         if transport == "tcp":
             options += ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"]
+            options += ["--mca", "btl_tcp_if_include", "lo"]
         return KEEP_MEMORY, [mpiexec, *options, "-n", str(ranks)]
 
     return start
@@ -184,7 +190,8 @@ def mpich(programs: Path) -> list[Library]:
     def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]]:
         environment = dict(KEEP_MEMORY)
         if transport == "tcp":
-            environment |= {"MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": "tcp"}
+            environment |= {"MPIR_CVAR_NOLOCAL": "1"}
+            environment |= {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
         return environment, [str(home / "bin" / "mpiexec"), "-n", str(ranks)]
 
     return [Library("MPICH 5", version(home, "mpich"), program, start)]
@@ -195,6 +202,7 @@ def start_intel_mpi(home: Path) -> Start:
         environment = KEEP_MEMORY | {"I_MPI_PIN": "off"}
         if transport == "tcp":
             environment |= {"I_MPI_FABRICS": "ofi", "FI_PROVIDER": "tcp"}
+            environment |= {"I_MPI_COLL_INTRANODE": "pt2pt"}
         else:
             environment |= {"I_MPI_FABRICS": "shm"}
         return environment, [str(home / "bin" / "mpiexec"), "-n", str(ranks)]

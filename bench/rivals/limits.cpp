@@ -32,7 +32,7 @@ constexpr int kCoresMax = 256;
 constexpr int kPasses = 10;
 constexpr std::size_t kMemory = std::size_t{256} << 20;  // of each core, more than caches hold
 constexpr std::size_t kExchange = std::size_t{4} << 20;
-constexpr std::size_t kSocketBytes = std::size_t{64} << 20, kSocketPiece = std::size_t{256} << 10;
+constexpr std::size_t kSocketBytes = std::size_t{8} << 20, kSocketPieceMax = std::size_t{1} << 20;
 constexpr int kRoundTrips = 20'000;
 
 struct Shared {
@@ -171,15 +171,15 @@ std::array<int, 2> connection() {
   return {one, other};
 }
 
-/// Sends and receives `bytes` at the same time.
-void exchange(int socket, std::byte* out, std::byte* in, std::size_t bytes) {
+/// Sends and receives `bytes` at the same time, at most `piece` in a call.
+void exchange(int socket, std::byte* out, std::byte* in, std::size_t bytes, std::size_t piece) {
   for (std::size_t sent = 0, received = 0; sent < bytes || received < bytes;) {
     if (sent < bytes) {
-      const auto n = send(socket, out, std::min(bytes - sent, kSocketPiece), MSG_DONTWAIT);
+      const auto n = send(socket, out, std::min(bytes - sent, piece), MSG_DONTWAIT);
       if (n > 0) sent += std::size_t(n);
     }
     if (received < bytes) {
-      const auto n = recv(socket, in, std::min(bytes - received, kSocketPiece), MSG_DONTWAIT);
+      const auto n = recv(socket, in, std::min(bytes - received, piece), MSG_DONTWAIT);
       if (n == 0) fail("recv");
       if (n > 0) received += std::size_t(n);
     }
@@ -188,11 +188,14 @@ void exchange(int socket, std::byte* out, std::byte* in, std::size_t bytes) {
 
 /// GB/s that arrive at the two ranks of one pair, which counts as one core, and of all pairs.
 Rates through_sockets(Team& team, int socket) {
-  std::vector<std::byte> out(kSocketPiece), in(kSocketPiece);
+  std::vector<std::byte> out(kSocketPieceMax), in(kSocketPieceMax);
   const auto rate = [&](int active) {
-    const double seconds =
-        team.fastest(active, [] {}, [&] { exchange(socket, out.data(), in.data(), kSocketBytes); });
-    return double(kSocketBytes) * active / seconds / 1e9;
+    double least = 1e9;
+    for (std::size_t piece = 64 << 10; piece <= kSocketPieceMax; piece *= 2) {
+      const auto work = [&] { exchange(socket, out.data(), in.data(), kSocketBytes, piece); };
+      least = std::min(least, team.fastest(active, [] {}, work));
+    }
+    return double(kSocketBytes) * active / least / 1e9;
   };
   return {rate(2), rate(team.size() / 2 * 2)};
 }

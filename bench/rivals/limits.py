@@ -4,7 +4,8 @@
 
 The longest of these, for n bytes, p ranks and C cores, k = min(p, C) of them in use:
 
-- One hop: a line from one core to another, or a byte through a socket.
+- One hop: a line from one core to another, or a byte through a socket. Not of a broadcast: its
+  root waits for nobody, so calls that follow each other overlap.
 - What must cross, over the rate of the cores in use together. With shared memory that is between
   cores: (k-1) n, of an allreduce 2 (k-1) n, at the rate at which lines that another core wrote
   arrive. Over TCP it is between ranks, p in place of k, at the rate of sockets.
@@ -19,9 +20,10 @@ The longest of these, for n bytes, p ranks and C cores, k = min(p, C) of them in
 
 With m cores in use, of C, a rate is that of one core times m, at most that of all.
 
-It is a model: no library can know that nobody touches its buffers between two calls, as in
-measure.hpp nobody does, so part of what must cross may have stayed in the cache of the core that
-needs it again. More ranks than cores also take turns, which is not counted.
+It is a model. Its rates are the best that limits.cpp reached, less than the best possible where
+others keep the machine busy. In measure.hpp nobody touches buffers between two calls, so part of
+what must cross may have stayed in the cache of the core that needs it again. More ranks than cores
+take turns, which is not counted.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ def limit_us(probe: Probe, collective: str, ranks: int, transport: str, size: in
     writes = {"reducescatter": 1, "broadcast": ranks - 1}.get(collective, ranks) * size
     reads, writes = (max(0, amount - probe["cache_bytes"]) for amount in (reads, writes))
     return max(
-        probe["socket_hop_us" if tcp else "line_hop_us"],
+        0.0 if collective == "broadcast" else probe["socket_hop_us" if tcp else "line_hop_us"],
         us(crossing, "sockets" if tcp else "lines"),
         us(reads, "read"),
         us(writes, "write"),

@@ -43,6 +43,7 @@ FILES = ("json", "plot")
 
 
 def machine() -> dict[str, Any]:
+    """`load`: what others do at the start, processes that want to run in the last minute."""
     cpus = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in cpus if line.startswith("model name")]
     return {
@@ -50,6 +51,7 @@ def machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "kernel": platform.release(),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
@@ -153,6 +155,7 @@ def main() -> None:
     if unknown := [name for name in names if name not in LIBRARIES]:
         parser.error(f"no library {unknown[0]!r}; there are {', '.join(LIBRARIES)}")
 
+    here = machine()
     HOME.mkdir(parents=True, exist_ok=True)
     programs = build()
     libraries = [library for name in names for library in LIBRARIES[name](programs)]
@@ -161,7 +164,7 @@ def main() -> None:
         return json.loads(run(programs / "limits")) | {"cache_bytes": cache_bytes()}
 
     results: dict[str, Any] = {
-        "machine": machine(),
+        "machine": here,
         "command": shlex.join(["python", "bench/rivals/run.py", *options]),
         "versions": {one.name: one.version for one in libraries if one.version},
         "probe": probe(),
