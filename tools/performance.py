@@ -29,6 +29,7 @@ Results = Mapping[str, Any]
 Row = dict[str, Any]
 OURS, OURS_BUFFERS, REFERENCE = "ours", "ours, library buffers", "reference"
 ABSENT = "-"
+LIMIT_MIN_US = 0.01
 
 INTRODUCTION = """\
 <!-- Copyright The Farandole Authors -->
@@ -47,9 +48,10 @@ the best that we found, and are in `bench/rivals/libraries.py`.
   `farandole.empty`, which peers read in place.
 - A *ratio* is the time of the fastest of the other libraries over ours: above 1, ours is faster.
 - *reference* is no library: collectives over buffers that all ranks map, with nothing beside.
-- *limit* is what the bytes that must move need at least at the rates that this machine reaches. The
-  formula is at the top of `bench/rivals/limits.py`. With more ranks than cores it is far away for
-  small sizes, since ranks take turns and that is not counted.
+- *limit* is what the bytes that must move need at least at the rates that this machine reached in
+  the same run. The formula is at the top of `bench/rivals/limits.py`. With more ranks than cores it
+  is far away for small sizes, since ranks take turns and that is not counted. Below 0.01 us it says
+  nothing and is left out.
 - Gloo has no shared memory: under *shm* it uses TCP. `-` means that a library has no such
   transport, or failed.
 """
@@ -77,6 +79,12 @@ def losses(rows: Sequence[Row]) -> list[tuple[Row, dict[str, float]]]:
     return sorted(found, key=lambda loss: -max(loss[1].values()))
 
 
+def limit_of(row: Row) -> float | None:
+    """Microseconds; None where it is too short to mean anything."""
+    limit: float = row["limit_us"]
+    return limit if limit >= LIMIT_MIN_US else None
+
+
 def cases(rows: Sequence[Row], *keys: str) -> dict[tuple[Any, ...], list[Row]]:
     """The rows that have these values in common, in the order in which they were measured."""
     found: dict[tuple[Any, ...], list[Row]] = {}
@@ -98,6 +106,9 @@ def time_text(us: float) -> str:
 
 def machine_section(results: Results) -> str:
     machine, probe = results["machine"], results["probe"]
+    load = f"Before it began, {machine['load']} processes of others wanted to run"
+    if machine["load"] > machine["cores"] / 2:
+        load += ": too many for the figures to mean much"
     kinds = {
         "memory, read": probe["read"],
         "memory, write": probe["write"],
@@ -120,7 +131,7 @@ def machine_section(results: Results) -> str:
         [
             f"{machine['cores']} cores of {machine['processor']}, "
             f"{machine['memory_bytes'] / 2**30:.0f} GiB of memory, "
-            f"{size_text(probe['cache_bytes'])} of caches, Linux {machine['kernel']}.",
+            f"{size_text(probe['cache_bytes'])} of caches, Linux {machine['kernel']}. {load}.",
             f"```sh\n{results['command']}\n```",
             as_markdown(versions, list(versions[0])),
             "What the machine reaches. A line takes "
@@ -178,11 +189,12 @@ def time_table(rows: Sequence[Row]) -> str:
     table = []
     for row in rows:
         us = medians(row)
-        distance = f"{us[OURS] / row['limit_us']:.1f}" if OURS in us else ABSENT
+        limit = limit_of(row)
+        distance = f"{us[OURS] / limit:.1f}" if limit and OURS in us else ABSENT
         table.append(
             {"bytes": size_text(row["bytes"])}
             | {name: cell(us, name) for name in names}
-            | {"limit": time_text(row["limit_us"]), "ours / limit": distance}
+            | {"limit": time_text(limit) if limit else ABSENT, "ours / limit": distance}
         )
     return as_markdown(table, list(table[0]))
 
@@ -242,6 +254,7 @@ def draw(rows: Sequence[Row], path: Path, names: Sequence[str] = ()) -> None:
             draw_panel(axes, found, names or libraries(rows))
             axes.set(title=f"{collective}, {ranks} ranks, {transport}", xscale="log", yscale="log")
             axes.grid(alpha=0.3)
+            axes.minorticks_off()
         panels[0].set_ylabel("time, us")
     for axes in grid[-1]:
         axes.set_xlabel("bytes")
@@ -276,9 +289,9 @@ def draw_panel(axes: Any, rows: Sequence[Row], names: Sequence[str]) -> None:
                 markersize=3,
                 linewidth=1,
             )
-    if rows:
-        limits = [row["limit_us"] for row in rows]
-        axes.plot([row["bytes"] for row in rows], limits, "-.k", linewidth=1, label="limit")
+    limits = [(row["bytes"], limit) for row in rows if (limit := limit_of(row))]
+    if limits:
+        axes.plot(*zip(*limits, strict=True), "-.k", linewidth=1, label="limit")
 
 
 # Files
