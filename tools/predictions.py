@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import pictures
 from farandole import _native, machines, scaling, sweeps
 from farandole.cli.sizes import size_steps
 from farandole.report.page import colour
@@ -227,17 +227,6 @@ def scaling_section(found: Mapping[str, Mapping[str, Sequence[scaling.Step]]]) -
 # Pictures
 
 
-def save(figure: Any, name: str) -> None:
-    from matplotlib import pyplot
-
-    path = PICTURES / f"{name}.svg"
-    figure.savefig(path, metadata={"Date": None, "Creator": None}, bbox_inches="tight")
-    pyplot.close(figure)
-    # No blanks at ends of lines.
-    lines = path.read_text(encoding="utf-8").splitlines()
-    path.write_text("\n".join(map(str.rstrip, lines)) + "\n", encoding="utf-8")
-
-
 def draw_map(name: str, found: Sequence[sweeps.Fastest]) -> None:
     from matplotlib import pyplot
     from matplotlib.colors import ListedColormap
@@ -255,7 +244,7 @@ def draw_map(name: str, found: Sequence[sweeps.Fastest]) -> None:
     axes.set(ylabel="ranks", title=f"{name}: predicted fastest allreduce")
     patches = [Patch(color=colour(i), label=family) for i, family in enumerate(families)]
     axes.legend(handles=patches, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    save(figure, f"map-{name}")
+    pictures.save(figure, PICTURES / f"map-{name}.svg")
 
 
 def draw_hierarchies(found: Sequence[sweeps.Hierarchy]) -> None:
@@ -273,7 +262,7 @@ def draw_hierarchies(found: Sequence[sweeps.Hierarchy]) -> None:
     axes.set_ylim(0, 1.1 * max(bottom))
     axes.set(ylabel="predicted time, ms", title=f"abci, {HIERARCHY_RANKS:,} ranks, 128 MiB")
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    save(figure, "hierarchies-abci")
+    pictures.save(figure, PICTURES / "hierarchies-abci.svg")
 
 
 def draw_lines(
@@ -301,14 +290,11 @@ def draw_lines(
     axes.set(xlabel=axis[0], ylabel=axis[1], title=title)
     axes.grid(alpha=0.3)
     axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    save(figure, name)
+    pictures.save(figure, PICTURES / f"{name}.svg")
 
 
 def main() -> None:
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "farandole", "font.size": 9}
+    pictures.prepare()
     PICTURES.mkdir(exist_ok=True)
     cells = {name: fastest_cells(name) for name in MACHINES}
     found = hierarchies()
