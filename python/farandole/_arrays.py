@@ -30,12 +30,9 @@ class Buffer:
     owner: Any
     pointer: int
     shape: tuple[int, ...]
+    count: int
     dtype: str  # one of _native.DTYPES
     read_only: bool
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.shape)
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -52,6 +49,29 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return found
 
 
+# Ours for NumPy's dtypes, as they are met: NumPy makes a dtype's name anew each time, in 1.5 us.
+_NAMES: dict[np.dtype[Any], str] = {}
+
+
+def _checked_name(name: str, argument: str) -> str:
+    """The name among _native.DTYPES."""
+    if name not in FROM_FOREIGN:
+        raise InvalidArgumentError(
+            f"argument '{argument}' has dtype {name}, allowed are " + ", ".join(FROM_FOREIGN) + "."
+        )
+    return FROM_FOREIGN[name]
+
+
+def _numpy_name(dtype: np.dtype[Any], argument: str) -> str:
+    name = _checked_name(dtype.name, argument)
+    if not dtype.isnative:
+        raise InvalidArgumentError(
+            f"argument '{argument}' has dtype {dtype.str}, allowed is this machine's byte order."
+        )
+    _NAMES[dtype] = name
+    return name
+
+
 def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
     """The buffer behind `array`: NumPy, or anything that speaks DLPack or the buffer protocol.
 
@@ -65,7 +85,9 @@ def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
                 "allowed is a C-contiguous array."
             )
         pointer, _, read_only = _native.buffer(array)
-        found = Buffer(array, pointer, array.shape, array.dtype.name, read_only)
+        dtype = array.dtype
+        name = _NAMES.get(dtype) or _numpy_name(dtype, argument)
+        found = Buffer(array, pointer, array.shape, array.size, name, read_only)
     elif hasattr(array, "__dlpack__"):
         pointer, shape, name, contiguous, on_cpu = _native.dlpack(array)
         if not contiguous or not on_cpu:
@@ -73,7 +95,8 @@ def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
                 f"argument '{argument}' is not contiguous or not on the CPU, "
                 "allowed is a contiguous CPU array."
             )
-        found = Buffer(array, pointer, tuple(shape), name, False)
+        name = _checked_name(name, argument)
+        found = Buffer(array, pointer, tuple(shape), math.prod(shape), name, False)
     else:
         try:
             return describe(np.frombuffer(array, np.uint8), argument, writable)
@@ -82,13 +105,6 @@ def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
                 f"argument '{argument}' is a {type(array).__name__}, allowed is a NumPy array or "
                 "an object with the DLPack or buffer protocol."
             ) from None
-    if found.dtype not in FROM_FOREIGN:
-        raise InvalidArgumentError(
-            f"argument '{argument}' has dtype {found.dtype}, allowed are "
-            + ", ".join(FROM_FOREIGN)
-            + "."
-        )
-    found.dtype = FROM_FOREIGN[found.dtype]
     if writable and found.read_only:
         raise InvalidArgumentError(
             f"argument '{argument}' is read-only, allowed is a writable array."

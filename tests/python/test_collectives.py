@@ -83,18 +83,30 @@ def test_in_place_and_out() -> None:
         fixed.flags.writeable = False
         with pytest.raises(InvalidArgumentError, match="read-only"):
             comm.allreduce(own, fixed)
+        with pytest.raises(InvalidArgumentError, match="read-only"):
+            comm.allreduce(fixed, fixed)
 
     on_ranks(body)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "bool", "int8", "uint64", "complex128"])
+def test_only_this_machines_byte_order() -> None:
+    def body(comm: Communicator) -> None:
+        swapped = mine(comm.rank).astype(np.dtype(np.float32).newbyteorder())
+        for call in (comm.allreduce, comm.allgather):
+            with pytest.raises(InvalidArgumentError, match="byte order"):
+                call(swapped)
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("name", [*np.typecodes["AllInteger"], *"?efdFD", "bfloat16"])
 def test_dtypes(name: str) -> None:
     dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
     def body(comm: Communicator) -> None:
         result = comm.allreduce(np.ones(5, dtype))
         assert result.dtype == dtype
-        assert result.astype(np.complex128).tolist() == [1 if name == "bool" else SIZE] * 5
+        assert result.astype(np.complex128).tolist() == [1 if name == "?" else SIZE] * 5
 
     on_ranks(body)
 
