@@ -19,6 +19,7 @@
 #include "bindings.hpp"
 #include "farandole/farandole.hpp"
 #include "model/machine.hpp"
+#include "plain_array.hpp"
 
 namespace nb = nanobind;
 
@@ -60,7 +61,7 @@ struct Call {
   bool by_rank;
 };
 
-Request start(Communicator& self, const Call& call, bool background) {
+Arguments arguments_of(const Call& call) {
   check_index("collective", call.collective, kCollectiveCount);
   check_index("dtype", call.dtype, kDTypeCount);
   check_index("reduction", call.reduction, kReductionCount);
@@ -74,28 +75,71 @@ Request start(Communicator& self, const Call& call, bool background) {
                       call.by_rank};
   if (call.in_counts) arguments.in_counts = *call.in_counts;
   if (call.out_counts) arguments.out_counts = *call.out_counts;
-  const nb::gil_scoped_release release;
-  Result<Request> request = self.start(
-      arguments, {call.algorithm, call.name, call.factor, background, call.deterministic});
-  if (request) return *std::move(request);
-  const nb::gil_scoped_acquire acquire;
-  raise(request.error());
+  return arguments;
 }
 
-/// Binds run() or start(), which differ in whether they wait.
-template <bool background>
+Request start(Communicator& self, const Call& call) {
+  const Arguments arguments = arguments_of(call);
+  auto request = [&] {
+    const nb::gil_scoped_release release;
+    return self.start(arguments,
+                      {call.algorithm, call.name, call.factor, true, call.deterministic});
+  }();
+  return take(std::move(request));
+}
+
+/// To the end; most calls give the GIL away once.
+void run(Communicator& self, const Arguments& arguments, const CallOptions& options) {
+  std::optional<Request> request;
+  auto ended = [&]() -> Result<bool> {
+    const nb::gil_scoped_release release;
+    auto started = self.start(arguments, options);
+    if (!started) return started.error();
+    request = *std::move(started);
+    return request->wait_for(kSignalInterval);
+  }();
+  if (!take(std::move(ended))) wait(*request);
+}
+
+void run_call(Communicator& self, const Call& call) {
+  run(self, arguments_of(call),
+      {call.algorithm, call.name, call.factor, false, call.deterministic});
+}
+
+/// False, with nothing done, unless both arrays are plain and alike.
+bool allreduce_plain(Communicator& self, nb::handle array, nb::handle out, int reduction,
+                     const std::string& algorithm, const std::string& name, double factor,
+                     bool deterministic) {
+  check_index("reduction", reduction, kReductionCount);
+  const PlainArray target(out, true);
+  const std::optional<DType> dtype = target.dtype();
+  if (!dtype) return false;
+  Arguments arguments{.collective = Collective::kAllreduce,
+                      .in = target.data(),
+                      .out = target.data(),
+                      .count = target.count(),
+                      .dtype = *dtype,
+                      .reduction = static_cast<Reduction>(reduction)};
+  const CallOptions options{algorithm, name, factor, false, deterministic};
+  if (array.is(out)) {
+    run(self, arguments, options);
+    return true;
+  }
+  const PlainArray source(array, false);
+  if (source.dtype() != dtype || !source.has_shape_of(target)) return false;
+  arguments.in = source.data();
+  run(self, arguments, options);
+  return true;
+}
+
+/// Binds run() or start().
+template <auto function>
 auto collective(Communicator& self, int collective, std::uintptr_t input, std::uintptr_t output,
                 std::size_t count, int dtype, int reduction, int root, const std::string& algorithm,
                 const std::string& name, double factor, bool deterministic, const Counts& in_counts,
                 const Counts& out_counts, bool by_rank) {
-  const Call call{collective, dtype, reduction, root,          input,     output,     count,
-                  algorithm,  name,  factor,    deterministic, in_counts, out_counts, by_rank};
-  Request request = start(self, call, background);
-  if constexpr (background) {
-    return request;
-  } else {
-    wait(request);
-  }
+  return function(self, {collective, dtype, reduction, root, input, output, count, algorithm, name,
+                         factor, deterministic, in_counts, out_counts, by_rank});
 }
 
 template <class Class>
@@ -107,8 +151,8 @@ void bind_collectives(Class& communicator) {
                      "factor"_a = 1.0, "deterministic"_a = false, "in_counts"_a = nb::none(),
                      "out_counts"_a = nb::none(), "by_rank"_a = false);
   };
-  bind("run", &collective<false>);
-  bind("start", &collective<true>);
+  bind("run", &collective<&run_call>);
+  bind("start", &collective<&start>);
 }
 
 /// Whether it is a send, address, elements, dtype, peer.
@@ -168,6 +212,8 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("world_ranks", &world_ranks);
   bind_collectives(communicator);
   communicator
+      .def("allreduce_plain", &allreduce_plain, "array"_a, "out"_a, "reduction"_a, "algorithm"_a,
+           "name"_a, "factor"_a, "deterministic"_a)
       .def(
           "run_messages",
           [](Communicator& self, const std::vector<MessageTuple>& messages,

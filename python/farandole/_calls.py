@@ -24,10 +24,13 @@ from farandole._arrays import (
 from farandole.errors import InvalidArgumentError
 
 Counts = Sequence[int]
-_NOTHING = Buffer(None, 0, (), "uint8", False)
+_NOTHING = Buffer(None, 0, (), 0, "uint8", False)
 
 
-@dataclass(frozen=True, slots=True)
+# A frozen dataclass would take three times as long to make, 0.3 us of a call's 2.
+
+
+@dataclass(slots=True)
 class Options:
     """What a call may say beyond its arrays."""
 
@@ -37,7 +40,7 @@ class Options:
     deterministic: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """Arguments of Communicator.run in the native module; what must stay alive; the result."""
 
@@ -98,8 +101,13 @@ def _call(
 
 def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
     """`out`, checked, or a new array."""
+    owner = like.owner
     if out is None:
-        return describe(np.empty(shape, numpy_dtype(like.dtype)), "out", True)
+        dtype = owner.dtype if isinstance(owner, np.ndarray) else numpy_dtype(like.dtype)
+        made = np.empty(shape, dtype)
+        return Buffer(made, _native.buffer(made)[0], shape, made.size, like.dtype, False)
+    if out is owner and shape == like.shape and not like.read_only:
+        return like
     target = describe(out, "out", True)
     if target.dtype != like.dtype:
         raise InvalidArgumentError(

@@ -89,6 +89,19 @@ class Communicator:
         by_rank: bool = False,
     ) -> Request:
         """The same without waiting. Buffers stay valid and untouched until wait() returned."""
+    def allreduce_plain(
+        self,
+        array: Any,
+        out: Any,
+        reduction: int,
+        algorithm: str,
+        name: str,
+        factor: float,
+        deterministic: bool,
+    ) -> bool:
+        """run() of an allreduce, without the way through pointers, of two NumPy arrays. False, with
+        nothing done, if they are not contiguous, differ in dtype or shape, `out` is read-only, or
+        the buffer protocol cannot name the dtype."""
     def run_messages(self, messages: list[tuple[bool, int, int, int, int]], name: str = "") -> None:
         """Messages between two ranks, as one operation: whether it is a send, address, elements,
         dtype, peer of each."""

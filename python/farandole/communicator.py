@@ -10,8 +10,10 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from farandole import _calls, _native
-from farandole._arrays import COLLECTIVE_INDEX
+from farandole._arrays import COLLECTIVE_INDEX, REDUCTION_INDEX
 from farandole._calls import Call, Options
 from farandole._messages import Recv, Send, natives
 from farandole.errors import FarandoleError, InvalidArgumentError
@@ -121,6 +123,13 @@ class Communicator:
         """Element-wise reduction over all ranks; every rank gets it. `op` is one of sum, product,
         min, max, average, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or,
         bitwise_xor, premultiplied_sum (every input times `factor`, then sum)."""
+        if isinstance(array, np.ndarray) and op in REDUCTION_INDEX:  # saves 1 us of 3
+            target = np.empty(array.shape, array.dtype) if out is None else out
+            more = (algorithm or "", name or "", factor, deterministic)
+            if isinstance(target, np.ndarray) and self.native.allreduce_plain(
+                array, target, REDUCTION_INDEX[op], *more
+            ):
+                return target
         return self._run(
             _calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
         )

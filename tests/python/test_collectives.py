@@ -83,20 +83,45 @@ def test_in_place_and_out() -> None:
         fixed.flags.writeable = False
         with pytest.raises(InvalidArgumentError, match="read-only"):
             comm.allreduce(own, fixed)
+        with pytest.raises(InvalidArgumentError, match="read-only"):
+            comm.allreduce(fixed, fixed)
 
     on_ranks(body)
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "bool", "int8", "uint64", "complex128"])
+def test_only_this_machines_byte_order() -> None:
+    def body(comm: Communicator) -> None:
+        swapped = mine(comm.rank).astype(np.dtype(np.float32).newbyteorder())
+        for call in (comm.allreduce, comm.allgather):
+            with pytest.raises(InvalidArgumentError, match="byte order"):
+                call(swapped)
+
+    on_ranks(body)
+
+
+@pytest.mark.parametrize("name", [*np.typecodes["AllInteger"], *"?efdFD", "bfloat16"])
 def test_dtypes(name: str) -> None:
     dtype = np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
 
     def body(comm: Communicator) -> None:
         result = comm.allreduce(np.ones(5, dtype))
         assert result.dtype == dtype
-        assert result.astype(np.complex128).tolist() == [1 if name == "bool" else SIZE] * 5
+        assert result.astype(np.complex128).tolist() == [1 if name == "?" else SIZE] * 5
 
     on_ranks(body)
+
+
+class Foreign:
+    """An array of a library that we never heard of."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self._array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
 
 
 def test_dlpack_and_buffer_protocol() -> None:
@@ -106,8 +131,19 @@ def test_dlpack_and_buffer_protocol() -> None:
         tensor = torch.full((4,), comm.rank + 1, dtype=torch.bfloat16)
         assert comm.allreduce(tensor, tensor) is tensor
         assert tensor.tolist() == [6.0] * 4
+        ones = torch.ones(4)
+        for wrong in (torch.ones(4, 4).t(), ones.to_sparse(), ones.to("meta")):
+            with pytest.raises(InvalidArgumentError, match="contiguous"):
+                comm.allreduce(wrong)
+        for wrong in (ones.to(torch.complex64).conj(), torch._neg_view(ones)):
+            with pytest.raises(InvalidArgumentError, match="resolve_conj"):
+                comm.allreduce(wrong)
+        parameter = torch.nn.Parameter(torch.ones(2, 2))
+        assert comm.allreduce(parameter).tolist() == [[float(SIZE)] * 2] * 2
+        foreign = Foreign(mine(comm.rank))
+        np.testing.assert_array_equal(comm.allreduce(foreign), everybody().sum(0))
         with pytest.raises(InvalidArgumentError, match="contiguous"):
-            comm.allreduce(torch.ones(4, 4).t())
+            comm.allreduce(Foreign(mine(comm.rank)[::2]))
         raw = array.array("B", [comm.rank] * 4)
         assert comm.broadcast(raw, root=2).tolist() == [2] * 4
         with pytest.raises(InvalidArgumentError, match="is a list"):

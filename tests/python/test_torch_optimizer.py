@@ -88,8 +88,8 @@ def train_both(
     steps: int = 5,
 ) -> None:
     """Trains `model` on this rank's shares and `reference` on whole batches; compares."""
-    for inputs, targets in batches(steps):
-        optimizer.zero_grad()
+    for step, (inputs, targets) in enumerate(batches(steps)):
+        optimizer.zero_grad(set_to_none=step % 2 == 0)
         loss_of(model, inputs[hvd.rank()], targets[hvd.rank()]).backward()
         optimizer.step()
         alone.zero_grad()
@@ -186,7 +186,7 @@ def check_gradients_set_to_none() -> None:
     optimizer, model, alone, reference = pair(bucket_bytes=200)
     views = [parameter.grad for parameter in model.parameters()]
     for step, (inputs, targets) in enumerate(batches(4)):
-        optimizer.zero_grad(set_to_none=True) if step % 2 else model.zero_grad()
+        optimizer.zero_grad() if step % 2 else model.zero_grad()
         assert all(parameter.grad is None for parameter in model.parameters())
         loss_of(model, inputs[hvd.rank()], targets[hvd.rank()]).backward()
         optimizer.step()
@@ -200,13 +200,13 @@ def check_gradients_set_to_none() -> None:
 def check_gradients_are_views_of_one_bucket() -> None:
     optimizer, model, *_ = pair()
     bucket = model.first.weight.grad.untyped_storage().data_ptr()
-    optimizer.zero_grad()
+    optimizer.zero_grad(set_to_none=False)
     model(torch.ones(1, 4, dtype=torch.float64)).sum().backward()
     optimizer.step()
     for parameter in model.parameters():
         assert parameter.grad is not None
         assert parameter.grad.untyped_storage().data_ptr() == bucket
-    optimizer.zero_grad()
+    optimizer.zero_grad(set_to_none=False)
     assert all(not bool(parameter.grad.any()) for parameter in model.parameters())
 
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients in buckets of library-owned memory, sent while the backward pass still runs.
 
-Every `param.grad` is a view into a bucket. A bucket is one group of named tensors, submitted when
-the last of its gradients is ready; since they lie one after the other, the library reduces them
-in place. Buckets go out whenever they are ready: the coordinator finds the order.
+Every `param.grad` is a view into a bucket once it is complete. A bucket is one group of named
+tensors, submitted when the last of its gradients is ready; since they lie one after the other, the
+library reduces them in place. Buckets go out whenever they are ready: the coordinator finds the
+order.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Slot:
     view: torch.Tensor
     passes_left: int
     sparse_dim: int = 0  # of its gradients; 0: they are dense
+    task: Task[torch.Tensor] | None = field(default=None, repr=False)  # if each step has the same
+    copied: torch.Tensor | None = field(default=None, repr=False)  # autograd's, of this step
 
     def show_gradient(self, gradient: torch.Tensor | None = None) -> None:
         """Makes param.grad the view, or what is given instead; that of a frozen parameter None,
@@ -81,6 +84,9 @@ class Slot:
             self.view.zero_()
         else:
             self.view.copy_(gradient.detach().to_dense() if gradient.is_sparse else gradient)
+        # Kept until the end of the step, as without us: if each were freed at once, malloc would
+        # return much of it to the system and get it back page by page.
+        self.copied = gradient
         self.parameter.grad = self.view
 
     def sparse_gradient(self) -> torch.Tensor:
@@ -280,6 +286,7 @@ class GradientExchange:
             bucket.missing = len(bucket.slots)
         for slot in self._slots.values():
             slot.passes_left = self.passes
+            slot.copied = None
 
     def _travels_sparse(self, slot: Slot) -> bool:
         return slot.sparse_dim > 0 and not self._options.sparse_as_dense
@@ -329,11 +336,15 @@ class GradientExchange:
         return f"{self._options.label}.grad.{slot.name}"
 
     def _task(self, slot: Slot) -> Task[torch.Tensor]:
+        if slot.task is not None:
+            return slot.task
         options, view = self._options, slot.view
         compressed, context = options.compression.compress(view)
         sent = view if compressed is view else readable(compressed, self._name(slot))
         task = allreduce_task(sent, sent, sent, options.op, options.scaling, self._name(slot))
         if sent is view:
+            if options.compression is Compressor and task.source is task.target is view:
+                slot.task = task
             return task
         return replace(
             task,

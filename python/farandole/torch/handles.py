@@ -9,6 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
@@ -42,7 +43,9 @@ class Task(Generic[Result]):
     factor: float = 1.0
     splits: Sequence[int] = ()
 
+    @cached_property
     def native(self) -> tuple[str, int, int, bool, int, list[int], int, float, list[int], int, int]:
+        """What the coordinator is told."""
         return (
             self.name,
             COLLECTIVE_INDEX[self.collective],
@@ -148,7 +151,7 @@ def _is_over(submission: _native.Submission) -> bool:
 def start(task: Task[Result], process_set: ProcessSet) -> Handle[Result]:
     """Submits one tensor. Does not block."""
     _release_orphans()
-    submissions = process_set.coordinator.submit([task.native()])
+    submissions = process_set.coordinator.submit([task.native])
     return Handle(submissions, lambda: task.finish(submissions[0]), task)
 
 
@@ -157,7 +160,7 @@ def start_group(
 ) -> Handle[list[Result]]:
     """Submits tensors of which none is worked on before all are ready on every rank."""
     _release_orphans()
-    submissions = process_set.coordinator.submit([task.native() for task in tasks], group)
+    submissions = process_set.coordinator.submit([task.native for task in tasks], group)
 
     def finish() -> list[Result]:
         return [task.finish(each) for task, each in zip(tasks, submissions, strict=True)]

@@ -91,10 +91,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._exchange.passes = passes
         self._exchange.start_over()
 
-    def zero_grad(self, set_to_none: bool = False) -> None:
-        """Zeroes the gradients in place, where they stay views of their buckets.
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Makes the gradients None; each next one is copied into its bucket.
 
-        With `set_to_none` they become None, and each next one is copied into its bucket.
+        Without `set_to_none` they are zeroed in place, and the next ones added, which takes longer:
+        30 ms of a core instead of 10 for the 100 MB of ResNet-50.
         """
         if self._exchange.in_flight:
             raise InvalidArgumentError(
