@@ -11,14 +11,20 @@ gradient_as_bucket_view, and one with Farandole's DistributedOptimizer. They tak
 step, in the same processes, on the same data, one thread per rank. A step is zero_grad, forward,
 backward and SGD's step; all ranks begin it together, and it takes what its slowest rank takes.
 
-Exposed is the median step less the median step that only computes. `wrong` counts the gradients
-of the first step that differ from DDP's. ResNet-50 has its 161 tensors but small images, so that
-a step takes well under a second; the transformer has 17 million parameters in 51 tensors.
+Exposed is the median step less the median step that only computes. Beside it stands the median
+processor time of a rank in a step, of all its threads, which other work on the machine disturbs
+less. Malloc is told to keep freed memory: which variant's gradients it would return to the system
+and get back, page by page, depends on where in the heap they come to lie.
+
+`wrong` counts the gradients of the first step that differ from DDP's. ResNet-50 has its 161 tensors
+but small images, so that a step takes well under a second; the transformer has 17 million
+parameters in 51 tensors.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import statistics
@@ -113,6 +119,7 @@ class Variant:
         self.model = build()
         self.parameters = list(self.model.parameters())
         self.seconds: list[float] = []
+        self.processor_seconds: list[float] = []
         # DDP would also send the running statistics of batch norms, which the others do not.
         if name == DDP:
             self.model = DistributedDataParallel(self.model, broadcast_buffers=False)
@@ -126,11 +133,13 @@ class Variant:
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> None:
         farandole.barrier()
-        start = time.perf_counter()
+        start, processor = time.perf_counter(), time.process_time()
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.model(inputs), targets).backward()
         self.optimizer.step()
         self.seconds.append(time.perf_counter() - start)
+        farandole.barrier()  # what serves slower ranks counts too
+        self.processor_seconds.append(time.process_time() - processor)
 
 
 def wrong_gradients(variant: Variant, wanted: Variant) -> int:
@@ -144,21 +153,35 @@ def wrong_gradients(variant: Variant, wanted: Variant) -> int:
     return int(farandole.allreduce(np.array([wrong]))[0])
 
 
-def slowest_ms(variant: Variant) -> list[float]:
-    """Per step, the slowest rank's."""
-    seconds = np.array(variant.seconds)
-    slowest = farandole.allreduce(seconds, op="max") * 1e3
-    return [float(ms) for ms in slowest]
+def over_ranks(samples: list[float], op: str) -> list[float]:
+    """Milliseconds per step."""
+    return [float(ms) for ms in farandole.allreduce(np.array(samples), op=op) * 1e3]
 
 
-def report(ms: dict[str, list[float]], wrong: int) -> None:
-    medians = {name: statistics.median(values) for name, values in ms.items()}
-    exposed = {name: median - medians[COMPUTE] for name, median in medians.items()}
-    print(f"{'':<20}{'step ms':>10}{'exposed ms':>12}{'share of DDP':>14}")
-    for name, median in medians.items():
-        share = f"{exposed[name] / exposed[DDP]:.2f}" if name != COMPUTE else ""
-        print(f"{name:<20}{median:10.1f}{exposed[name]:12.1f}{share:>14}")
-    print(f"wrong {wrong}", flush=True)
+def report(ms: dict[str, list[float]], processor_ms: dict[str, list[float]], wrong: int) -> None:
+    def above_compute(samples: dict[str, list[float]]) -> dict[str, float]:
+        compute = statistics.median(samples[COMPUTE])
+        return {name: statistics.median(values) - compute for name, values in samples.items()}
+
+    exposed, used = above_compute(ms), above_compute(processor_ms)
+    print(
+        f"{'':<18}{'step':>8}{'exposed':>9}{'of DDP':>8}{'processor':>11}{'more':>7}{'of DDP':>8}"
+    )
+    for name in ms:
+        step, processor = statistics.median(ms[name]), statistics.median(processor_ms[name])
+        shares = [f"{x[name] / x[DDP]:8.2f}" for x in (exposed, used)]
+        print(
+            f"{name:<18}{step:8.1f}{exposed[name]:9.1f}{shares[0]}"
+            f"{processor:11.1f}{used[name]:7.1f}{shares[1]}"
+        )
+    print(f"times in ms; wrong {wrong}", flush=True)
+
+
+def keep_freed_memory() -> None:
+    libc = ctypes.CDLL(None)
+    for parameter, size in ((-1, 1 << 30), (-3, 32 << 20)):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+        if libc.mallopt(parameter, size) != 1:
+            raise RuntimeError(f"mallopt({parameter}, {size}) failed")
 
 
 def main() -> None:
@@ -171,6 +194,7 @@ def main() -> None:
     arguments = parser.parse_args()
     # Later versions of torch want another word for broadcast_buffers, which the present ones lack.
     warnings.simplefilter("ignore", FutureWarning)
+    keep_freed_memory()
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     hvd.init()
@@ -186,7 +210,11 @@ def main() -> None:
             variant.step(*batch)
         if number == 0:
             wrong = wrong_gradients(by_name[OURS], by_name[DDP])
-    ms = {variant.name: slowest_ms(variant)[arguments.warmup :] for variant in variants}
+    ms, processor_ms = {}, {}
+    for variant in variants:
+        ms[variant.name] = over_ranks(variant.seconds, "max")[arguments.warmup :]
+        times = over_ranks(variant.processor_seconds, "average")
+        processor_ms[variant.name] = times[arguments.warmup :]
     if farandole.rank() == 0:
         parameters = by_name[COMPUTE].parameters
         elements = sum(parameter.numel() for parameter in parameters)
@@ -195,11 +223,11 @@ def main() -> None:
             f"{arguments.model}, {len(parameters)} tensors, {elements:,} elements, "
             f"{farandole.size()} ranks on {os.cpu_count()} cores, load {load:.1f}"
         )
-        report(ms, wrong)
+        report(ms, processor_ms, wrong)
         if arguments.json is not None:
             row: dict[str, Any] = vars(arguments) | {"json": None}
             row |= {"ranks": farandole.size(), "cores": os.cpu_count(), "load": load}
-            row |= {"wrong": wrong, "ms": ms}
+            row |= {"wrong": wrong, "ms": ms, "processor_ms": processor_ms}
             arguments.json.write_text(json.dumps(row) + "\n")
     farandole.shutdown()
     os._exit(0)  # Gloo's threads sometimes outlive their process group
