@@ -18,11 +18,10 @@ from pathlib import Path
 HOSTS = 3
 NETS = 2
 DEADLINE_SECONDS = 60.0
-# What the kernel hands over as one packet, at least so long or so many bytes. A burst must hold it,
-# and what is in one is not slowed down at all, so both are small; but hosts that share a few cores
-# pay for every packet there.
+# How long what the kernel hands over as one packet takes. A burst must hold it, and what is in one
+# is not slowed down at all, so both are small.
 PACKET_SECONDS = 130e-6
-PACKET_BYTES_MIN = 16 << 10
+PACKET_BYTES_MIN = 2048
 QUEUE_SECONDS = 0.1
 # BBR, some systems' choice, takes the bursts that a bucket lets through for the rate of the link,
 # and paces by that; Reno is allowed everywhere.

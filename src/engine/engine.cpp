@@ -275,7 +275,8 @@ bool Engine::step_operations() {
 void Engine::sleep() {
   check_time();
   doorbell_.arm();
-  if (!step()) {
+  // Operations are stepped before transports; what these have ended is looked at as well.
+  if (!step() && !step_operations()) {
     std::array<epoll_event, 8> events;
     const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), kSleepMs);
     for (int i = 0; i < count; ++i) {

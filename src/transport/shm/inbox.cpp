@@ -112,8 +112,6 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
       (!staged &&
        peer.mapping.at<std::byte>(announcement.source, receive.bytes.value()) == nullptr)) {
     peer.corrupt = true;
-  } else if (staged && observe(peer.in_entries[announcement.entry].pipe) == 0) {
-    reply(peer, announcement.entry, Reply::kAccepted);
   }
   receive.handle = announcement.source;
   receive.phase = static_cast<std::uint32_t>(announcement.entry);
@@ -159,7 +157,12 @@ void Inbox::deliver_in_place(Peer& peer, Receive& receive) {
 void Inbox::deliver_staged(Peer& peer, Receive& receive) {
   Entry& entry = peer.in_entries[receive.phase];
   const std::uint64_t offset = observe(entry.pipe);
-  if (offset == 0) return;
+  if (offset == 0) {
+    // A pipe is taken for it only if it will be emptied whatever other pipes hold.
+    const bool leads = receive.behind == nullptr || receive.behind->state == TransferState::kDone;
+    if (leads && observe(entry.reply) == Reply::kNone) reply(peer, receive.phase, Reply::kAccepted);
+    return;
+  }
   const auto* pipe = peer.mapping.at<std::byte>(offset, kPipeBytes);
   if (pipe == nullptr) {
     peer.corrupt = true;

@@ -51,6 +51,22 @@ TEST(Plan, NamesWhatExistsFastestFirst) {
   }
 }
 
+// Goal: where predictions tell nothing apart, what reads in place goes first, then what has one
+// stream per rank; where they do, the fastest goes.
+TEST(Plan, TiesGoToTheSimplest) {
+  const std::vector<Candidate> two_trees = {{"double_binary_tree:chunks=8", 1.0, {}},
+                                            {"hierarchical:layers=4/2", 1.002, {}},
+                                            {"pipelined_chain:chunks=8", 1.005, {}},
+                                            {"direct", 1.02, {}}};
+  EXPECT_EQ(choose(two_trees).spec, "pipelined_chain:chunks=8");
+  const std::vector<Candidate> in_place = {{"pipelined_chain:chunks=8", 1.0, {}},
+                                           {"direct", 1.009, {}}};
+  EXPECT_EQ(choose(in_place).spec, "direct");
+  const std::vector<Candidate> clear = {{"double_binary_tree:chunks=8", 1.0, {}},
+                                        {"pipelined_chain:chunks=8", 1.02, {}}};
+  EXPECT_EQ(choose(clear).spec, "double_binary_tree:chunks=8");
+}
+
 // Goal: ranks that share cores take fewer rounds, since each is a change of who runs.
 TEST(Plan, SharedCoresPayForRounds) {
   const auto broadcast = [](std::int64_t cores) {
