@@ -67,6 +67,67 @@ TEST_P(Conformance, TagsDoNotWaitForEachOther) {
   }
 }
 
+/// Where a receive's pieces go, and whether one came before the receive that it is to stay behind.
+struct Follower {
+  std::span<std::byte> into;
+  const Receive* behind = nullptr;
+  bool overtook = false;
+
+  static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes) {
+    Follower& self = *static_cast<Follower*>(context);
+    self.overtook |= self.behind != nullptr && offset + bytes > self.behind->moved;
+    std::copy_n(data, bytes.value(), self.into.data() + offset.value());
+  }
+};
+
+// Goal: of a receive no more is delivered than of the one that it is to stay behind, and nothing
+// stands still, whatever memory the messages come from. Method: every rank receives from all others
+// in many operations at once, each receive behind the one before it, in one order and its reverse
+// by turns, so that what one chain waits for is held up by another; every piece is looked at.
+TEST_P(Conformance, ReceivesStayBehind) {
+  constexpr int kRanks = 4;
+  constexpr std::uint32_t kOperations = 24;
+  for (const auto kind : {Buffer::Kind::kOwned, Buffer::Kind::kForeign}) {
+    run(GetParam(), kRanks, [&](Node& node) {
+      const Capabilities& capabilities = node.transport().capabilities();
+      if (!capabilities.follows) return;
+      const std::size_t bytes = capabilities.follow_bytes.value() + 300'000;
+      std::deque<Buffer> out, in;
+      std::deque<Send> sends;
+      std::deque<Receive> receives;
+      std::deque<Follower> followers;
+      for (std::uint32_t i = 0; i < kOperations; ++i) {
+        for (int step = 1; step < kRanks; ++step) {
+          const int peer = (node.rank() + (i % 2 == 0 ? step : kRanks - step)) % kRanks;
+          in.emplace_back(node, Buffer::Kind::kForeign, bytes);
+          receives.push_back(receive_of(peer, tag_of(i), in.back().span()));
+          Receive& receive = receives.back();
+          receive.behind = step > 1 ? &receives[receives.size() - 2] : nullptr;
+          followers.push_back({in.back().span(), receive.behind});
+          receive.consume = &Follower::consume;
+          receive.context = &followers.back();
+          node.transport().post(receive);
+        }
+      }
+      for (std::uint32_t i = kOperations; i-- > 0;) {
+        for (int peer = 0; peer < kRanks; ++peer) {
+          if (peer == node.rank()) continue;
+          out.emplace_back(node, kind, bytes);
+          fill(out.back().span(), seed_of(node.rank(), peer, i));
+          node.transport().post(sends.emplace_back(send_of(peer, tag_of(i), out.back().span())));
+        }
+      }
+      for (std::size_t at = 0; at < receives.size(); ++at) {
+        node.wait(receives[at]);
+        const int peer = receives[at].peer.value();
+        EXPECT_EQ(first_wrong(in[at].span(), seed_of(peer, node.rank(), at / (kRanks - 1))), -1);
+        EXPECT_FALSE(followers[at].overtook) << at;
+      }
+      for (Send& send : sends) node.wait(send);
+    });
+  }
+}
+
 // Goal: the last of many messages can be received first, however many came before it.
 // Method: more early messages than any pool or ring holds; the receives come in reverse, each
 // posted only when the one before it has ended. The order of posting decides within a tag.

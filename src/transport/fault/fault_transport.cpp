@@ -83,7 +83,7 @@ bool FaultTransport::silent() {
   return !options_.on_kill;
 }
 
-// Posts what has waited long enough; true if anything was or is held.
+// Posts what has waited long enough; true if something is still held.
 template <class T>
 bool FaultTransport::release(Held<T>& held) {
   passed_over_.clear();
@@ -101,9 +101,8 @@ bool FaultTransport::release(Held<T>& held) {
     due.push(transfer);
     return true;
   });
-  const bool any = !due.empty() || !held.empty();
   while (T* transfer = due.pop()) inner_->post(*transfer);
-  return any;
+  return !held.empty();
 }
 
 bool FaultTransport::progress() {
