@@ -46,8 +46,7 @@ struct EngineOptions {
 ///           for those that it had done its part in before it left on purpose. An operation past
 ///           its deadline fails with kTimedOut and breaks its communicator.
 /// Blocking  run() and wait() block; they release no lock of the caller's. The step loop does not
-/// allocate,
-///           lock or log unless something failed.
+///           allocate, lock or log unless something failed.
 class Engine {
  public:
   /// `transports` and `doorbell` outlive the engine.

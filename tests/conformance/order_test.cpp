@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <deque>
+#include <thread>
 #include <utility>
 
 #include "conformance/harness.hpp"
@@ -130,6 +131,52 @@ TEST_P(Conformance, ReceivesStayBehind) {
         EXPECT_FALSE(followers[at].overtook) << at;
       }
       for (Send& send : sends) node.wait(send);
+    });
+  }
+}
+
+// Goal: a receive that stays behind one whose sender gives up in the middle, so that this begins
+// anew, gets nothing beyond its message. Method: rank 1 cancels what leads soon after it has begun,
+// after more or fewer steps; every piece of what follows must lie inside it.
+TEST_P(Conformance, LeaderGivesUp) {
+  static constexpr std::size_t kBytes = (std::size_t{8} << 20) + 24;
+  for (const int steps : {0, 1, 3, 10, 30, 100, 300, 30, 30, 100, 100}) {
+    run(GetParam(), 3, [&](Node& node) {
+      if (!node.transport().capabilities().follows) return;
+      Buffer data(node, node.rank() == 2 ? Buffer::Kind::kOwned : Buffer::Kind::kForeign, kBytes);
+      if (node.rank() == 0) {
+        Buffer led(node, Buffer::Kind::kForeign, kBytes);
+        Receive leads = receive_of(1, tag_of(1), data.span());
+        Receive follows = receive_of(2, tag_of(1), led.span());
+        follows.behind = &leads;
+        struct Pieces {
+          std::size_t count = 0, beyond = 0;
+        } pieces;
+        follows.context = &pieces;
+        follows.consume = [](void* context, Bytes offset, const std::byte*, Bytes bytes) {
+          Pieces& seen = *static_cast<Pieces*>(context);
+          ++seen.count;
+          seen.beyond += (offset + bytes).value() > kBytes ? 1 : 0;
+        };
+        node.transport().post(leads);
+        node.transport().post(follows);
+        node.barrier();
+        node.settle();
+        EXPECT_EQ(pieces.beyond, 0u) << "of " << pieces.count;
+        node.cancel(tag_of(1).operation);
+      } else {
+        Send send = send_of(0, tag_of(1), data.span());
+        node.transport().post(send);
+        for (int i = 0; node.rank() == 1 && i < steps; ++i) {
+          node.transport().progress();
+          std::this_thread::yield();
+        }
+        if (node.rank() == 1) node.cancel(tag_of(1).operation);
+        node.barrier();
+        node.settle();
+        node.cancel(tag_of(1).operation);
+      }
+      node.barrier();
     });
   }
 }

@@ -181,7 +181,9 @@ void Inbox::deliver_staged(Peer& peer, Receive& receive) {
 
 /// Bytes that may be delivered now, as far as the order between messages goes.
 std::size_t Inbox::may_move(const Receive& receive) {
-  const Bytes end = receive.behind != nullptr ? receive.behind->moved : receive.bytes;
+  if (receive.behind == nullptr) return (receive.bytes - receive.moved).value();
+  // The one in front begins anew, behind this one, if its sender has given up.
+  const Bytes end = std::clamp(receive.behind->moved, receive.moved, receive.bytes);
   return (end - receive.moved).value();
 }
 
