@@ -15,6 +15,28 @@ struct Call {
   const std::byte* data = nullptr;
 };
 
+// Goal: pieces of a message that is too long for a cache come whole, wherever they lie and end.
+// Method: lengths around whole lines at every offset of a line, on both sides; what is around a
+// piece stays as it was.
+TEST(Receive, CopiesLongMessagesWhole) {
+  std::array<std::byte, 300> source, target;
+  for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i % 251 + 1);
+  Receive receive;
+  receive.bytes = Bytes{std::size_t{1} << 30};
+  receive.target = target.data();
+  for (std::size_t offset = 0; offset < 64; ++offset) {
+    for (const std::size_t length : {1u, 15u, 63u, 64u, 65u, 128u, 200u}) {
+      target.fill(std::byte{0});
+      receive.deliver(Bytes{offset}, source.data() + length % 7, Bytes{length});
+      for (std::size_t i = 0; i < target.size(); ++i) {
+        const bool inside = i >= offset && i < offset + length;
+        const std::byte wanted = inside ? source[i - offset + length % 7] : std::byte{0};
+        ASSERT_EQ(target[i], wanted) << offset << " " << length << " " << i;
+      }
+    }
+  }
+}
+
 // Goal: a piece goes to consume() as it is, or else to its place in the target; no piece of
 // length 0 is handed on.
 // Method: deliver both ways and look.
