@@ -27,10 +27,7 @@ Counts = Sequence[int]
 _NOTHING = Buffer(None, 0, (), 0, "uint8", False)
 
 
-# A frozen dataclass would take three times as long to make, 0.3 us of a call's 2.
-
-
-@dataclass(slots=True)
+@dataclass(slots=True)  # a frozen one takes three times as long to make, 0.3 us of a call's 2
 class Options:
     """What a call may say beyond its arrays."""
 
