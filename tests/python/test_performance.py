@@ -8,13 +8,12 @@ by hand, and those of the kept rows again.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import limits
 import pytest
 
 import performance
@@ -60,17 +59,6 @@ def results(*rows: performance.Row) -> dict[str, Any]:
         "probe": PROBE,
         "rows": list(rows),
     }
-
-
-@pytest.fixture(scope="module")
-def limits() -> ModuleType:
-    path = Path(__file__).parents[2] / "bench/rivals/limits.py"
-    spec = importlib.util.spec_from_file_location("rivals_limits", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_page_is_that_of_the_kept_measurements() -> None:
@@ -141,21 +129,21 @@ def test_files_given_replace_those_kept(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_limits_by_hand(
-    limits: ModuleType, collective: str, ranks: int, transport: str, size: int, expected: float
+    collective: str, ranks: int, transport: str, size: int, expected: float
 ) -> None:
     found = limits.limit_us(PROBE, collective, ranks, transport, size)
     assert found == pytest.approx(expected)
 
 
 # Goal: without memory, what crosses counts. Method: caches that hold everything.
-def test_limits_between_caches(limits: ModuleType) -> None:
+def test_limits_between_caches() -> None:
     probe = PROBE | {"cache_bytes": 2**40}
     for ranks in (2, 4):  # of which at most two run at a time
         assert limits.limit_us(probe, "allreduce", ranks, "shm", 10**6) == pytest.approx(20.0)
         assert limits.limit_us(probe, "broadcast", ranks, "shm", 10**6) == pytest.approx(10.0)
 
 
-def test_kept_limits_are_those_of_the_formula(limits: ModuleType) -> None:
+def test_kept_limits_are_those_of_the_formula() -> None:
     for kept in KEPT.values():
         for one in kept["rows"]:
             case = (one["collective"], one["ranks"], one["transport"], one["bytes"])

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+import tidy
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTICE = "Copyright The Farandole Authors", "SPDX-License-Identifier: Apache-2.0"
@@ -20,17 +19,6 @@ ABSENT = ""
 HASH = "".join(f"# {line}\n" for line in NOTICE)
 
 
-def load_tidy() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tidy", ROOT / "tools" / "tidy.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tidy"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-TIDY = load_tidy()
 CLEAN = {
     "CMakeLists.txt": HASH + "farandole_layer(base)\nfarandole_layer(upper base)\n",
     "tools/layers.toml": HASH + 'base = []\nupper = ["base"]\n',
@@ -50,13 +38,13 @@ def findings(folder: Path, tree: dict[str, str]) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     subprocess.run(["git", "init", "-q", folder], check=True)
-    found: list[str] = TIDY.findings(folder)
+    found: list[str] = tidy.findings(folder)
     return found
 
 
 # Goal: the repository is tidy. Method: run the tool that `make lint` runs.
 def test_repository_is_tidy() -> None:
-    assert TIDY.findings(ROOT) == []
+    assert tidy.findings(ROOT) == []
 
 
 # Goal: the trees below fail for the reason they are meant to. Method: without damage they pass.

@@ -8,29 +8,13 @@ Method: fit again and compare; predict the ten rows from the file that is shippe
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
+import abci
 import pytest
 
 from farandole import machines
 
 
-@pytest.fixture(scope="module")
-def abci() -> ModuleType:
-    path = Path(__file__).parents[2] / "bench/validation/abci.py"
-    spec = importlib.util.spec_from_file_location("validation_abci", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for it
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_shipped_values_are_those_of_the_fit(abci: ModuleType) -> None:
+def test_the_shipped_values_are_those_of_the_fit() -> None:
     fitted = abci.description(abci.fit(abci.TABLE))
     shipped = machines.load("abci")
     assert shipped.machine() == fitted.machine()
@@ -39,7 +23,7 @@ def test_the_shipped_values_are_those_of_the_fit(abci: ModuleType) -> None:
             assert dict(shipped.constants())[path] == constant
 
 
-def test_ten_rows_within_a_tenth_and_the_first_three_in_order(abci: ModuleType) -> None:
+def test_ten_rows_within_a_tenth_and_the_first_three_in_order() -> None:
     machine = machines.load("abci").machine()
     real = {sizes: abci.measured(sizes) for sizes in abci.TABLE}
     said = {sizes: abci.predicted(machine, sizes) for sizes in abci.TABLE}
@@ -52,7 +36,7 @@ def test_ten_rows_within_a_tenth_and_the_first_three_in_order(abci: ModuleType) 
 
 
 # Goal: the times are the table's. Method: the flat ring by hand, and the sum of 4x8x4's layers.
-def test_times_of_the_table(abci: ModuleType) -> None:
+def test_times_of_the_table() -> None:
     assert abci.measured((128,)) == pytest.approx(2 * 2**27 * 127 / 128 / 11547.97e6)
     layers = [2**27 * 3 / 4 / 85956.47e6, 2**25 * 7 / 8 / 4648.48e6, 2**22 * 3 / 4 / 3766.94e6]
     assert abci.measured((4, 8, 4)) == pytest.approx(2 * sum(layers))
