@@ -6,10 +6,12 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
+#include "base/ticks.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 
@@ -17,6 +19,23 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
+
+// Goal: ticks are time, whatever counts them. Method: a stretch told by both clocks, the steady one
+// read before and after the other, so that its time is at most, or at least, as long.
+TEST(TickRate, TellsTheTimeOfTheClock) {
+  const TickRate rate;
+  const auto before = Clock::now();
+  const std::uint64_t first = Ticks::now();
+  const auto inside = Clock::now();
+  std::this_thread::sleep_for(20ms);
+  const std::chrono::nanoseconds least = Clock::now() - inside;
+  const std::uint64_t last = Ticks::now();
+  const std::chrono::nanoseconds most = Clock::now() - before;
+  ASSERT_GT(last, first);
+  const auto told = static_cast<double>(rate.nanoseconds(last - first));
+  EXPECT_GE(told, 0.9 * static_cast<double>(least.count()));
+  EXPECT_LE(told, 1.1 * static_cast<double>(most.count()));
+}
 
 // Goal: a deadline tells what is left, in the form that poll() takes.
 // Method: never, long past, and far ahead, with bounds below and above.
