@@ -12,6 +12,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/owned_sum.hpp"
+
 namespace farandole {
 namespace {
 
@@ -26,11 +28,6 @@ void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
-}
-
-/// For what one thread at a time writes.
-void add_own(std::atomic<std::uint64_t>& sum, std::uint64_t more) {
-  sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -260,13 +257,13 @@ bool Engine::step_operations() {
     }
     *link = operation.next;
     if (last_ == &operation.next) last_ = link;
-    add_own(finished_count_, 1);
+    add_owned(finished_count_, 1);
     operation.in_flight.reset();
     moved = true;
   }
   if (moved && first_ == nullptr && active_since_ != 0) {
     idle_since_ = Ticks::now();
-    add_own(active_ticks_, idle_since_ - active_since_);
+    add_owned(active_ticks_, idle_since_ - active_since_);
     active_since_ = 0;
   }
   return moved;

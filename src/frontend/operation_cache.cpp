@@ -3,10 +3,9 @@
 #include "frontend/operation_cache.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <cstdint>
 #include <utility>
 
+#include "base/owned_sum.hpp"
 #include "frontend/call.hpp"
 
 namespace farandole {
@@ -14,11 +13,8 @@ namespace {
 
 /// Under the communicator's lock.
 void count(Plan& plan, std::size_t bytes) {
-  const auto add = [](std::atomic<std::uint64_t>& sum, std::uint64_t more) {
-    sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-  };
-  add(plan.calls, 1);
-  add(plan.bytes, bytes);
+  add_owned(plan.calls, 1);
+  add_owned(plan.bytes, bytes);
 }
 
 bool is_in_place(const Arguments& arguments) {
