@@ -52,10 +52,11 @@ HopCost make_cost(const std::string& hop, const nb::dict& given) {
       }
       continue;
     }
-    double* const numbers[] = {&cost.alpha,    &cost.call,       &cost.fill_chunks,
-                               &cost.overhead, &cost.efficiency, &cost.fan_efficiency};
-    constexpr std::string_view kNames[] = {"alpha",    "call",       "fill_chunks",
-                                           "overhead", "efficiency", "fan_efficiency"};
+    double* const numbers[] = {&cost.alpha,         &cost.call,     &cost.fill_chunks,
+                               &cost.overhead,      &cost.crowding, &cost.efficiency,
+                               &cost.fan_efficiency};
+    constexpr std::string_view kNames[] = {"alpha",    "call",       "fill_chunks",   "overhead",
+                                           "crowding", "efficiency", "fan_efficiency"};
     *numbers[find_name(("hops." + hop).c_str(), name, kNames)] = nb::cast<double>(value);
   }
   return cost;
@@ -71,6 +72,7 @@ nb::dict cost_dict(const HopCost& cost) {
   row["call"] = cost.call;
   row["fill_chunks"] = cost.fill_chunks;
   row["overhead"] = cost.overhead;
+  row["crowding"] = cost.crowding;
   row["efficiency"] = cost.efficiency;
   row["fan_efficiency"] = cost.fan_efficiency;
   row["ring_rates"] = rates;

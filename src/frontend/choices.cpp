@@ -57,7 +57,8 @@ class MachineText {
     add(machine.hosts, machine.nic_bytes_per_second, machine.nic_latency, machine.hosts_per_rack,
         machine.uplinks, machine.uplink_bytes_per_second, machine.uplink_latency);
     for (const HopCost& hop : machine.hops) {
-      add(hop.alpha, hop.call, hop.fill_chunks, hop.overhead, hop.efficiency, hop.fan_efficiency);
+      add(hop.alpha, hop.call, hop.fill_chunks, hop.overhead, hop.crowding, hop.efficiency,
+          hop.fan_efficiency);
       for (const auto& rate : hop.ring_rates)
         add(rate.ring_size, rate.bytes_per_second, rate.stride);
     }

@@ -154,6 +154,7 @@ class Checker {
     time(hop + ".alpha", cost.alpha);
     time(hop + ".call", cost.call);
     time(hop + ".overhead", cost.overhead);
+    time(hop + ".crowding", cost.crowding);
     require(std::isfinite(cost.fill_chunks) && cost.fill_chunks >= 0, hop + ".fill_chunks",
             text(cost.fill_chunks), "a number of messages, finite and not negative");
     require(cost.efficiency > 0 && cost.efficiency <= 1, hop + ".efficiency", text(cost.efficiency),

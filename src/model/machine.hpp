@@ -20,7 +20,8 @@ inline constexpr const char* kHopNames[kHopCount] = {"host", "rack", "fabric"};
 /// What a message costs beyond the wires it uses. From the moment that both ends have come to it,
 /// one of b bytes takes
 ///
-///   alpha + latency of its links + overhead * further + b (1 + fill) / (rate * efficiency * fan)
+///   alpha + latency of its links + overhead * further + crowding * around
+///         + b (1 + fill) / (rate * efficiency * fan)
 ///
 /// and then its reduction at the receiver. Planner and simulator both mean by
 ///
@@ -31,6 +32,8 @@ inline constexpr const char* kHopNames[kHopCount] = {"host", "rack", "fabric"};
 ///   fill      fill_chunks for what a rank sends in that round, else 0
 ///   further   messages over this hop that the sender sends, or the receiver receives, in the same
 ///             round: the larger number, less one
+///   around    messages over this hop that all ranks send in the same round, less one; over kHost
+///             all ranks of the host
 ///   fan       fan_efficiency where there are further ones, else 1
 ///
 /// Source: docs/design/0010. All times in seconds.
@@ -39,7 +42,10 @@ struct HopCost {
   double call = 0;         // of one library call or kernel launch
   double fill_chunks = 0;  // of a message that a stage moves before its pipeline is full
   double overhead = 0;     // of a message for each other one of its round
-  double efficiency = 1;   // share of the wires' rate that a message reaches, 0 < efficiency <= 1
+  // Of a message for each other one of all ranks in its round, where these share the cores that
+  // handle messages: more ranks than cores, or hosts that are namespaces of one machine.
+  double crowding = 0;
+  double efficiency = 1;  // share of the wires' rate that a message reaches, 0 < efficiency <= 1
   // Share of that where a rank sends or receives several at once: they come in bursts, one after
   // the other, and leave gaps at those who wait for the later ones. 0 < fan_efficiency <= 1.
   double fan_efficiency = 1;

@@ -177,8 +177,7 @@ std::int64_t Network::spine_of(std::int64_t from_port, std::int64_t to_port) con
 }
 
 Hop Network::hop(std::int32_t from, std::int32_t to) const {
-  const std::int32_t a = placement_[static_cast<std::size_t>(from)].host;
-  const std::int32_t b = placement_[static_cast<std::size_t>(to)].host;
+  const std::int32_t a = host(from), b = host(to);
   if (a == b) return Hop::kHost;
   return rack_of(a) == rack_of(b) ? Hop::kRack : Hop::kFabric;
 }

@@ -51,6 +51,9 @@ class Network {
   /// The way of a message; appends its links.
   Route route(std::int32_t from, std::int32_t to, std::vector<std::int32_t>& links) const;
   Hop hop(std::int32_t from, std::int32_t to) const;
+  std::int32_t host(std::int32_t rank) const {
+    return placement_[static_cast<std::size_t>(rank)].host;
+  }
 
   const Machine& machine() const { return machine_; }
   std::int64_t rank_count() const { return static_cast<std::int64_t>(placement_.size()); }

@@ -56,9 +56,11 @@ struct Levels::Loads {
   double rack = 0;                     // out of the first rack
   std::array<double, kHopCount> latency{};
   std::array<std::int64_t, kHopCount> sent_max{};  // messages of one rank
-  std::uint8_t used = 0;                           // bit per hop
+  // Messages of all ranks, over Hop::kHost of this host's; where one pays for the others.
+  std::array<std::int64_t, kHopCount> crowd{};
+  std::uint8_t used = 0;  // bit per hop
 
-  /// Begins another host; what leaves the rack stays.
+  /// Begins another host; what leaves hosts stays.
   void clear(const Machine& machine) {
     links.assign(2 * machine.links.size(), 0);
     hops.assign(links.size(), 0);
@@ -66,6 +68,7 @@ struct Levels::Loads {
     nic_hops.assign(nics.size(), 0);
     latency = {};
     sent_max = {};
+    crowd[index(Hop::kHost)] = 0;
     used = 0;
   }
 };
@@ -201,6 +204,15 @@ void Levels::add_rack_flows(Loads& loads, const Pattern& pattern) const {
   }
 }
 
+/// Counts what leaves all hosts.
+void Levels::count_crowd(const Pattern& pattern, Loads& loads) const {
+  if (extras(Hop::kRack).crowding <= 0 && extras(Hop::kFabric).crowding <= 0) return;
+  for (std::int64_t rank = 0; rank < rank_count(); ++rank) {
+    each_peer(pattern, rank, rank_count(),
+              [&](std::int64_t peer) { ++loads.crowd[index(hop_between(rank, peer))]; });
+  }
+}
+
 double Levels::ring_rate(Hop hop, const Pattern& pattern) const {
   if (pattern.kind != Pattern::Kind::kRing) return 0;
   double rate = 0;
@@ -218,6 +230,7 @@ Levels::HopTable Levels::measure(const Pattern& pattern) const {
   Loads loads;
   const bool racks = machine_.hosts_per_rack > 0 && ranks_per_rack_ < rank_count();
   if (racks) add_rack_flows(loads, pattern);
+  count_crowd(pattern, loads);
   const std::int64_t hosts = racks ? machine_.hosts_per_rack : 1;
   for (std::int64_t host = 0; host < hosts; ++host) measure_host(host, pattern, loads, table);
   return table;
@@ -238,6 +251,7 @@ void Levels::measure_host(std::int64_t host, const Pattern& pattern, Loads& load
     for (std::size_t hop = 0; hop < kHopCount; ++hop) {
       loads.sent_max[hop] = std::max(loads.sent_max[hop], sent[hop]);
     }
+    loads.crowd[index(Hop::kHost)] += sent[index(Hop::kHost)];
   }
   for (const Hop hop : {Hop::kHost, Hop::kRack, Hop::kFabric}) {
     if ((loads.used >> index(hop) & 1) == 0) continue;
@@ -256,7 +270,9 @@ double Levels::start_up(const Loads& loads, Hop hop) const {
   if (hop != Hop::kHost) seconds += 2 * machine_.nic_latency;
   if (hop == Hop::kFabric) seconds += 2 * machine_.uplink_latency;
   const std::int64_t more = std::max<std::int64_t>(0, loads.sent_max[index(hop)] - 1);
-  return seconds + static_cast<double>(more) * extras(hop).overhead;
+  const std::int64_t around = std::max<std::int64_t>(0, loads.crowd[index(hop)] - 1);
+  return seconds + static_cast<double>(more) * extras(hop).overhead +
+         static_cast<double>(around) * extras(hop).crowding;
 }
 
 double Levels::seconds_per_byte(const Loads& loads, Hop hop, const Pattern& pattern) const {

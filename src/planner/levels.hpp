@@ -118,6 +118,7 @@ class Levels {
   const HopTable& costs(const Pattern& pattern);
   HopTable measure(const Pattern& pattern) const;
   void measure_host(std::int64_t host, const Pattern& pattern, Loads& loads, HopTable& table) const;
+  void count_crowd(const Pattern& pattern, Loads& loads) const;
   double start_up(const Loads& loads, Hop hop) const;
   double seconds_per_byte(const Loads& loads, Hop hop, const Pattern& pattern) const;
   double ring_rate(Hop hop, const Pattern& pattern) const;

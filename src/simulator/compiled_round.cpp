@@ -73,9 +73,7 @@ Result<CompiledRound> RoundCompiler::compile(const Workload::Instruction& instru
       draft.slot[a] = r;
     }
   }
-  for (std::int32_t r = 0; counts_matter_ && r < workload_.rank_count(); ++r) {
-    draft.counts.push_back(counts_of(draft.timed, r));
-  }
+  if (counts_matter_) draft.counts = count_messages(network_, draft.timed, ranks_);
   match(draft);
   if (auto ordered = order(draft); !ordered) return std::move(ordered).error();
   add_chains(draft);
@@ -290,17 +288,6 @@ void RoundCompiler::add_others(const Draft& draft, std::uint32_t send, std::uint
     return draft.counts[action < own ? draft.rank_of(action) : ranks + action - own];
   };
   pay_for_others(network_.machine(), counts(send), counts(receive), cost);
-}
-
-MessageCounts RoundCompiler::counts_of(const TimedRound& round, std::int32_t rank) const {
-  MessageCounts counts;
-  for (const TimedAction& action : round.of(rank)) {
-    if (action.kind == Action::Kind::kLocal) continue;
-    const Hop hop = network_.hop(network_rank(rank), network_rank(action.peer));
-    auto& of_side = action.kind == Action::Kind::kSend ? counts.sent : counts.received;
-    ++of_side[static_cast<std::size_t>(hop)];
-  }
-  return counts;
 }
 
 void RoundCompiler::solve(Wave& wave) {

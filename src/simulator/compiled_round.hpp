@@ -104,7 +104,6 @@ class RoundCompiler {
   void add_chains(Draft& draft);
   void add_others(const Draft& draft, std::uint32_t send, std::uint32_t receive,
                   MessageCost& cost) const;
-  MessageCounts counts_of(const TimedRound& round, std::int32_t rank) const;
   std::uint32_t done_slot(Draft& draft, std::uint32_t action);
   void solve(Wave& wave);
   std::vector<double> calls(const TimedRound& round) const;

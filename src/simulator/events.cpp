@@ -42,7 +42,6 @@ static_assert(sizeof(Walker) == 64);
 
 struct Aside {
   Counters counters{};
-  MessageCounts counts;                // of the round, where messages pay for others
   std::vector<std::uint8_t> progress;  // [action]
 };
 
@@ -189,6 +188,10 @@ class Events {
       return false;
     }
     walker.round = *found;
+    if (counts_matter_ && walker.round->counts.empty()) {
+      walker.round->counts =
+          count_messages(network_, walker.round->timed, calls_[walker.call].ranks);
+    }
     const std::span<const TimedAction> actions = walker.round->timed.of(walker.rank);
     walker.actions = actions.data();
     walker.open = walker.action_count = static_cast<std::uint32_t>(actions.size());
@@ -236,19 +239,13 @@ class Events {
     if (std::ranges::any_of(actions, &TimedAction::in_order)) {
       aside_[number].progress.assign(actions.size(), 0);
     }
-    if (counts_matter_) count_messages(walker, aside_[number].counts);
     for (std::uint32_t a = 0; a < actions.size(); ++a) {
       if (!actions[a].after_previous) post({number, a});
     }
   }
 
-  void count_messages(const Walker& walker, MessageCounts& counts) const {
-    counts = {};
-    for (const TimedAction& action : walker.round_actions()) {
-      if (action.kind == Action::Kind::kLocal) continue;
-      auto& of_side = action.kind == Action::Kind::kSend ? counts.sent : counts.received;
-      ++of_side[static_cast<std::size_t>(hop_of(walker, action))];
-    }
+  const MessageCounts& counts_of(const Walker& walker) const {
+    return walker.round->counts[walker.rank_number()];
   }
 
   void post(ActionName name) {
@@ -293,8 +290,7 @@ class Events {
     message.bytes = from.actions[send.action].bytes;
     MessageCost cost = cost_of(from, to);
     if (counts_matter_) {
-      pay_for_others(network_.machine(), aside_[send.walker].counts, aside_[receive.walker].counts,
-                     cost);
+      pay_for_others(network_.machine(), counts_of(from), counts_of(to), cost);
     }
     const HopCost& hop = network_.machine().hops[static_cast<std::size_t>(cost.hop)];
     message.efficiency = cost.efficiency;

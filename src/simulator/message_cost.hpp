@@ -3,25 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <vector>
 
 #include "model/network.hpp"
 #include "schedule/schedule.hpp"
+#include "simulator/message_counts.hpp"
 
 namespace farandole {
-
-/// Messages over each hop that one rank sends and receives in a round.
-struct MessageCounts {
-  std::array<std::int32_t, kHopCount> sent{}, received{};
-};
-
-/// Whether any message pays for others.
-inline bool counts_matter(const Machine& machine) {
-  return std::any_of(machine.hops.begin(), machine.hops.end(),
-                     [](const HopCost& hop) { return hop.overhead > 0 || hop.fan_efficiency < 1; });
-}
 
 /// What a message costs whatever its size.
 struct MessageCost {
@@ -31,10 +20,11 @@ struct MessageCost {
   double fixed_rate = 0;  // bytes per second where no wire decides; 0: its links decide
 };
 
-/// Adds what a message pays for others of its sender and receiver that go equally far.
+/// Adds what a message pays for others of its round that go equally far.
 inline void pay_for_others(const Machine& machine, const MessageCounts& sender,
                            const MessageCounts& receiver, MessageCost& cost) {
   const auto h = static_cast<std::size_t>(cost.hop);
+  cost.head_seconds += machine.hops[h].crowding * static_cast<double>(sender.around[h] - 1);
   const std::int32_t others = std::max(sender.sent[h], receiver.received[h]) - 1;
   if (others < 1) return;
   cost.head_seconds += machine.hops[h].overhead * static_cast<double>(others);

@@ -34,7 +34,8 @@ Result<RoundCache::Entry*> RoundCache::find(std::uint32_t instruction, const Cou
   }
   auto timed = workload_.round(at, counters);
   if (!timed) return std::move(timed).error();
-  entries.push_back(std::make_unique<Entry>(Entry{*std::move(timed), key, visits_[instruction]}));
+  entries.push_back(
+      std::make_unique<Entry>(Entry{*std::move(timed), key, visits_[instruction], {}}));
   return entries.back().get();
 }
 

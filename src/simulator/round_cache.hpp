@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "simulator/message_counts.hpp"
 #include "simulator/workload.hpp"
 
 namespace farandole {
@@ -18,6 +19,7 @@ class RoundCache {
     TimedRound timed;
     Counters counters{};
     std::int64_t visits_left = 0;
+    std::vector<MessageCounts> counts;  // [rank]: kept here for whoever needs them
   };
 
   explicit RoundCache(Workload& workload);

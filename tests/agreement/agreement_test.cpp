@@ -129,6 +129,7 @@ const Extension kExtensions[] = {
     {"fill", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.fill_chunks = 0.4; }); }},
     {"efficiency", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.efficiency = 0.7; }); }},
     {"overhead", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.overhead = 2e-6; }); }},
+    {"crowding", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.crowding = 1e-7; }); }},
     {"fan", [](Machine& m) { on_each_hop(m, [](HopCost& hop) { hop.fan_efficiency = 0.8; }); }},
     {"ring rates",
      [](Machine& m) {
@@ -208,6 +209,14 @@ constexpr Approximation kApproximations[] = {
     {"chain", "call", 0.75, 1},
     {"pipelined_chain", "call", 0.75, 1},
     {"two_level", "call", 1, 1.25},
+    // What is sent in one round of a chain waits for each other, and is not at once.
+    {"chain", "crowding", 0.75, 1},
+    {"pipelined_chain", "crowding", 0.8, 1.05},
+    {"scatter_allgather", "crowding", 1, 1.07},
+    // Rounds whose messages go over several hops, of which now this, now that one is slowest.
+    {"ring", "crowding", 1, 1.001},
+    {"bruck", "crowding", 1, 1.001},
+    {"pairwise", "crowding", 1, 1.001},
 };
 /// Copies that only a root makes, or some ranks, are left out.
 bool leaves_copies_out(const Case& at) {

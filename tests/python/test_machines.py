@@ -55,6 +55,7 @@ uplink_rate_GBps = 1
 alpha_us = 3
 efficiency = 0.5
 overhead_us = 0.25
+crowding_us = 0.125
 
 [hops.host.ring_rates_GBps]
 2 = 4.5
@@ -82,6 +83,7 @@ def test_a_file_becomes_a_machine() -> None:
     rings = {(2, 0): 4.5e9, (2, 2): 3e9}
     host, rack = machine.hops["host"], machine.hops["rack"]
     assert host["overhead"] == pytest.approx(0.25e-6, rel=1e-15)
+    assert host["crowding"] == pytest.approx(0.125e-6, rel=1e-15)
     assert host["alpha"] == pytest.approx(3e-6, rel=1e-15)
     assert (host["efficiency"], host["ring_rates"]) == (0.5, rings)
     assert (rack["alpha"], rack["efficiency"], rack["ring_rates"]) == (0, 1, {})
@@ -115,11 +117,11 @@ DAMAGES = [
     ("efficiency = 0.5", "efficiency = 2", 35, "hops.host.efficiency is 2"),
     ("overhead_us = 0.25", "overhead_us = -1", 36, "hops.host.overhead is -1e-06"),
     ("[hops.host]", "[hops.house]", 33, "unknown key 'house' in hops, allowed are host"),
-    ("2 = 4.5", "two = 4.5", 39, "is 'two', allowed is the size of a ring"),
-    ("2 = 4.5", "1 = 4.5", 39, "ring_size is 1"),
-    ('"2/2" = 3', '"2/0" = 3', 40, "is '2/0', allowed is the size of a ring, from 2 on, or size/"),
-    ('"2/2" = 3', '"2/2" = 0', 40, "ring_rates[1].bytes_per_second is 0"),
-    ("reduce_rate_GBps = 4", "reduce_rate_GBps = 0", 43, "allowed is a rate above 0"),
+    ("2 = 4.5", "two = 4.5", 40, "is 'two', allowed is the size of a ring"),
+    ("2 = 4.5", "1 = 4.5", 40, "ring_size is 1"),
+    ('"2/2" = 3', '"2/0" = 3', 41, "is '2/0', allowed is the size of a ring, from 2 on, or size/"),
+    ('"2/2" = 3', '"2/2" = 0', 41, "ring_rates[1].bytes_per_second is 0"),
+    ("reduce_rate_GBps = 4", "reduce_rate_GBps = 0", 44, "allowed is a rate above 0"),
 ]
 
 

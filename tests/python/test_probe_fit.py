@@ -17,6 +17,7 @@ from farandole import machines
 from farandole.topology import probed
 from farandole.topology.fit import (
     FAN,
+    PASS,
     RINGS,
     Fit,
     Sample,
@@ -66,6 +67,23 @@ def test_the_cost_of_several_messages_at_once_is_found(overhead: float, efficien
     assert found.overhead == pytest.approx(overhead, rel=1e-6, abs=1e-12)
     assert found.fan_efficiency == pytest.approx(efficiency, rel=1e-6)
     assert found.per_byte == pytest.approx(TRUE.per_byte, rel=1e-6)
+
+
+# Goal: a start-up that is longer because others send too is told from one that is long anyway.
+# Method: times of rings, of all to all, and of a message that is passed on, made from both; and
+# from a start-up that among others is a fifth longer, which noise could be.
+@pytest.mark.parametrize("crowding", [20e-6, 2e-6])
+def test_crowds_are_found(crowding: float) -> None:
+    true = replace(TRUE, crowding=crowding)
+    blank = [Sample("rack", PASS, 4, 1, size_bytes, 1.0) for size_bytes in (64, 1024)]
+    blank += [Sample("rack", FAN, 4, 1, size_bytes, 1.0) for size_bytes in SIZES]
+    others = [replace(sample, seconds=true.seconds(sample)) for sample in blank]
+    by_hand = 20e-6 + 3 * 30e-6 + (3 * 64 + 0.4 * 64) * 1e-9
+    assert others[0].seconds == pytest.approx(by_hand)
+    found = fit(timed(true) + others, TRUE.reduce_per_byte)
+    told = crowding > 10e-6
+    assert found.crowding == pytest.approx(crowding if told else 0, rel=1e-6)
+    assert found.alpha == pytest.approx(30e-6 + (0 if told else 3 * crowding), rel=1e-6)
 
 
 # Goal: two ranks claim no fill, which they cannot tell from other ways to share a wire.

@@ -29,6 +29,7 @@ HOP_KEYS = {
     "call_us": ("call", 1e-6),
     "fill_chunks": ("fill_chunks", 1.0),
     "overhead_us": ("overhead", 1e-6),
+    "crowding_us": ("crowding", 1e-6),
     "efficiency": ("efficiency", 1.0),
     "fan_efficiency": ("fan_efficiency", 1.0),
 }

@@ -5,8 +5,11 @@
 The model is that of struct HopCost (src/model/machine.hpp), whose times are linear in four
 unknowns: a library call, the start-up of a message, seconds per byte, and a pipeline's fill in
 seconds per byte. Each is at least 0, and the fill at most one message. Rings of more than two ranks
-alone tell it from the rate; it stays 0 unless it explains a good part of the error. What several
-messages of a rank at once cost beyond that is found afterwards, from the samples with such ones.
+alone tell it from the rate; it stays 0 unless it explains a good part of the error.
+
+In these rings all ranks send in every round. What of the start-up is there because of the others
+shows in a message that is passed from rank to rank, by itself. What several messages of a rank at
+once cost beyond that is found last, from the samples with such ones.
 """
 
 from __future__ import annotations
@@ -22,18 +25,20 @@ _Vector = npt.NDArray[np.float64]
 _WORTH_A_FILL = 0.9  # what a fill must leave of the squared error
 _LARGEST = 5  # sizes of a fifth of the largest and more
 _CREDIBLE = 0.01  # share of the time per byte that was seen
+_CROWDED = 1.5  # times as long a start-up is among others as alone, or nothing is said of it
 RINGS = ("exchange", "allgather", "allreduce")
 FAN = "alltoall"
+PASS = "broadcast"
 
 
 @dataclass(frozen=True)
 class Sample:
     """One measured time. `ranks` neighbours in a ring sent `size_bytes` each to the next one
-    (exchange), or ran a collective of that size by algorithm ring, an alltoall by direct; `groups`
-    such rings at once."""
+    (exchange), or ran a collective of that size by algorithm ring, an alltoall by direct, a
+    broadcast by chain; `groups` such rings at once."""
 
     hop: str
-    pattern: str  # of RINGS, or FAN
+    pattern: str  # of RINGS, FAN or PASS
     ranks: int
     groups: int
     size_bytes: int
@@ -45,6 +50,8 @@ class Sample:
         if self.pattern == "exchange":
             return 1.0, 1.0, float(self.size_bytes), float(self.size_bytes)
         rounds = (self.ranks - 1) * (2 if self.pattern == "allreduce" else 1)
+        if self.pattern == PASS:
+            return 1.0, float(rounds), float(rounds * self.size_bytes), float(self.size_bytes)
         block = self.size_bytes / self.ranks
         if self.pattern == FAN:
             return 1.0, 1.0, rounds * block, rounds * block
@@ -53,6 +60,11 @@ class Sample:
     def others(self) -> int:
         """Messages of a rank at once, beyond the first."""
         return self.ranks - 2 if self.pattern == FAN else 0
+
+    def around(self) -> int:
+        """Messages of all ranks in a round, beyond the first."""
+        messages = {PASS: 1, FAN: self.ranks * (self.ranks - 1)}
+        return messages.get(self.pattern, self.ranks) - 1
 
     def reduced_bytes(self) -> float:
         if self.pattern != "allreduce":
@@ -71,18 +83,24 @@ class Fit:
     reduce_per_byte: float
     overhead: float = 0.0
     fan_efficiency: float = 1.0
+    crowding: float = 0.0
 
     @property
     def fill_chunks(self) -> float:
         return self.fill_per_byte / self.per_byte
 
     def seconds(self, sample: Sample) -> float:
-        calls, messages, moved, first = sample.terms()
+        _, _, moved, first = sample.terms()
         on_wire = moved * self.per_byte + first * self.fill_per_byte
         if sample.others() > 0:
             on_wire /= self.fan_efficiency
-        fixed = calls * self.call + messages * self.alpha + sample.others() * self.overhead
-        return fixed + on_wire + sample.reduced_bytes() * self.reduce_per_byte
+        return self.fixed(sample) + on_wire + sample.reduced_bytes() * self.reduce_per_byte
+
+    def fixed(self, sample: Sample) -> float:
+        """What does not depend on the size."""
+        calls, messages, _, _ = sample.terms()
+        start_up = self.alpha + sample.others() * self.overhead + sample.around() * self.crowding
+        return calls * self.call + messages * start_up
 
     def error(self, sample: Sample) -> float:
         """Relative to what was measured."""
@@ -92,6 +110,9 @@ class Fit:
 def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
     """All unknowns, rates to the largest messages alone. `reduce_per_byte` was measured apart."""
     found = _fit_rings([s for s in samples if s.pattern in RINGS], reduce_per_byte)
+    passes = [sample for sample in samples if sample.pattern == PASS]
+    if passes:
+        found = _fit_passes(passes, found)
     fans = [sample for sample in samples if sample.others() > 0]
     return _fit_fans(fans, found) if fans else found
 
@@ -111,11 +132,22 @@ def _fit_rings(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
     return replace(found, per_byte=1 / rate, fill_per_byte=found.fill_chunks / rate)
 
 
+def _fit_passes(samples: Sequence[Sample], known: Fit) -> Fit:
+    """Start-up alone and crowding, which together are what rings have shown. Hosts with cores of
+    their own have none, and noise would be multiplied by however many ranks a plan is for."""
+    too_long = [(known.seconds(s) - s.seconds) / s.terms()[1] for s in samples]
+    alone = max(known.alpha - float(np.median(too_long)), 0.0)
+    if known.alpha < alone * _CROWDED:
+        return known
+    return replace(known, alpha=alone, crowding=(known.alpha - alone) / (samples[0].ranks - 1))
+
+
 def _fit_fans(samples: Sequence[Sample], known: Fit) -> Fit:
     """Overhead and efficiency of several messages at once, where other things are as `known`."""
     seconds = np.array([sample.seconds for sample in samples])
     rows = np.array([[s.others(), s.terms()[2]] for s in samples]) / seconds[:, None]
-    (overhead, _), _ = nonnegative_least_squares(rows, 1 - (known.call + known.alpha) / seconds)
+    fixed = np.array([known.fixed(sample) for sample in samples])
+    (overhead, _), _ = nonnegative_least_squares(rows, 1 - fixed / seconds)
     found = replace(known, overhead=overhead)
     slower = bytes_per_second(_largest(samples), found) * known.per_byte
     return replace(found, fan_efficiency=min(slower, 1.0))
@@ -131,9 +163,8 @@ def bytes_per_second(samples: Sequence[Sample], known: Fit) -> float:
     one that was disturbed says anything."""
     per_byte = []
     for sample in (sample for sample in samples if sample.size_bytes > 0):
-        calls, messages, moved, first = sample.terms()
-        fixed = calls * known.call + messages * known.alpha + sample.others() * known.overhead
-        fixed += sample.reduced_bytes() * known.reduce_per_byte
+        _, _, moved, first = sample.terms()
+        fixed = known.fixed(sample) + sample.reduced_bytes() * known.reduce_per_byte
         per_byte.append((sample.seconds - fixed) / (moved + first * known.fill_chunks))
     return 1 / _credible(float(np.median(per_byte)), samples)
 

@@ -4,7 +4,8 @@
 
 Every rank sends to a neighbour and receives from one at the same time, as in a ring, since that is
 what collectives do; rings of collectives are timed as they are; and all ranks exchange with all
-others at once, which shows what several messages of a rank take from each other. Within the hosts
+others at once, which shows what several messages of a rank take from each other; and one message
+goes from rank to rank, which shows what it costs while nobody else sends. Within the hosts
 all hosts are measured at once, between hosts first one rank of each, then all of them, which shows
 how they share the way out.
 """
@@ -24,13 +25,14 @@ from farandole._arrays import DTYPE_INDEX
 from farandole._timing import Budget, measure
 from farandole.communicator import Communicator
 from farandole.errors import InvalidArgumentError
-from farandole.topology.fit import FAN, Sample
+from farandole.topology.fit import FAN, PASS, Sample
 
 _LOCAL_BUDGET = Budget(seconds=0.2, warmup_seconds=0.05)
 _PASSES = 3  # over all samples: what disturbs the machine for a while disturbs one of them
 _PASS_SECONDS = 0.07  # of one sample
 _ITERATIONS = (1, 40)
 _LOCAL_BYTES = 4 << 20
+_PASSED_BYTES = (64, 1024)
 _SHARING_BYTES_MIN = 1 << 16  # from here on a rate can be seen
 _ITEM_BYTES = 4
 
@@ -61,7 +63,7 @@ class _Ring:
         return first + (here + 1) % self.ranks, first + (here - 1) % self.ranks
 
 
-_Wanted = tuple[_Ring, str, int]  # a pattern of fit.RINGS or fit.FAN, and its bytes
+_Wanted = tuple[_Ring, str, int]  # a pattern of fit.py, and its bytes
 
 
 class Probe:
@@ -137,6 +139,9 @@ class Probe:
             for size_bytes in self._sizes:
                 count = max(size_bytes // (_ITEM_BYTES * ring.ranks), 1) * ring.ranks
                 yield ring, pattern, count * _ITEM_BYTES
+        if ring.ranks > 2:
+            for size_bytes in _PASSED_BYTES:
+                yield ring, PASS, size_bytes
 
     def _parts(
         self, hop: str, communicator: Communicator, groups: int, takes_part: bool = True
@@ -165,6 +170,8 @@ class Probe:
             out, array = np.empty(size_bytes, np.uint8), np.ones(size_bytes, np.uint8)
             return lambda: communicator.sendrecv(array, following, out, previous)
         whole = np.zeros(size_bytes // _ITEM_BYTES, np.float32)
+        if pattern == PASS:
+            return lambda: communicator.broadcast(whole, algorithm="chain")
         if pattern == "allgather":
             part = np.ones(whole.size // ring.ranks, np.float32)
             return lambda: communicator.allgather(part, whole, algorithm="ring")

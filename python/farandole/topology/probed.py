@@ -125,6 +125,7 @@ def _hop_constants(name: str, hop: Hop) -> HopConstants:
         "call_us": Constant(_rounded(hop.costs.call * 1e6), "fitted", note),
         "fill_chunks": Constant(_rounded(hop.costs.fill_chunks), "fitted", note),
         "overhead_us": Constant(_rounded(hop.costs.overhead * 1e6), "fitted", note),
+        "crowding_us": Constant(_rounded(hop.costs.crowding * 1e6), "fitted", note),
         "fan_efficiency": Constant(_rounded(hop.costs.fan_efficiency), "fitted", note),
     }
     rings = {}
@@ -185,6 +186,7 @@ def cost_rows(found: Mapping[str, Hop]) -> list[dict[str, str]]:
             "call": f"{hop.costs.call * 1e6:.1f} us",
             "fill": f"{hop.costs.fill_chunks:.2f} messages",
             "overhead": f"{hop.costs.overhead * 1e6:.1f} us",
+            "crowding": f"{hop.costs.crowding * 1e6:.2f} us",
             "fan": f"{hop.costs.fan_efficiency:.0%}",
             "fitted rate": f"{1e-9 / hop.costs.per_byte:.4g} GB/s",
             "median error": f"{_median([abs(hop.costs.error(s)) for s in hop.fitted()]):.0%}",

@@ -213,10 +213,16 @@ void in_turn(CostSheet& sheet, double each, bool up, bool reducing) {
   const std::int64_t p = sheet.ranks(), host = levels.ranks_per_host(),
                      rack = levels.ranks_per_rack();
   const double reduced = reducing ? each : 0;
-  const auto peers = [&](std::int64_t distance, std::int64_t count) {
-    if (count <= 0) return;
-    sheet.rounds(Pattern::fan(distance, 2, 1), static_cast<double>(count), each, reduced,
-                 up ? CostSheet::Newcomers::kSenders : CostSheet::Newcomers::kReceivers);
+  const auto peers = [&](std::int64_t distance, std::int64_t number) {
+    if (number <= 0) return;
+    const Pattern one = Pattern::fan(distance, 2, 1);
+    const auto count = static_cast<double>(number);
+    if (!up) return sheet.rounds(one, count, each, reduced, CostSheet::Newcomers::kReceivers);
+    // They all come at once, everybody with a pipeline of his own.
+    RoundCost cost = levels.round(one, each);
+    cost.alpha += levels.extras(cost.hop).crowding * (count - 1);
+    sheet.first_message(one, cost, count * each);
+    sheet.moves(cost, count, count * each, count * reduced);
   };
   peers(1, host - 1);
   peers(std::min(host, p - 1), rack - host);

@@ -113,7 +113,11 @@ void double_tree_rounds(CostSheet& sheet, bool up, bool down) {
   cost.alpha += hop.overhead;
   cost.seconds_per_byte /= hop.fan_efficiency;
   const auto carried = static_cast<double>(pieces_carried(p, pieces, up, down));
-  const auto rounds = static_cast<double>((pieces + lg(p - 1)) * ((up ? 1 : 0) + (down ? 1 : 0)));
+  const auto one_way = static_cast<double>(pieces + lg(p - 1));
+  const double rounds = one_way * ((up ? 1 : 0) + (down ? 1 : 0));
+  // In the mean; the ring of neighbours has counted p.
+  const double messages = static_cast<double>(2 * (p - 1) * pieces) / one_way;
+  cost.alpha += hop.crowding * (messages - static_cast<double>(p));
   sheet.first_message(neighbours, cost, each);
   sheet.moves(cost, rounds, carried * each, up ? 2 * each * static_cast<double>(pieces) : 0);
 }

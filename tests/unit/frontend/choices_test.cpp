@@ -111,8 +111,9 @@ TEST(Choices, DifferentMachinesAreRefused) {
   Contexts contexts = make_ranks(3, "inproc");
   run_ranks(contexts, [](Context& context, Communicator& world) {
     const std::string before = world.algorithm(Collective::kAllreduce, Bytes{1 << 20});
-    for (const auto number : {&HopCost::alpha, &HopCost::call, &HopCost::fill_chunks,
-                              &HopCost::overhead, &HopCost::efficiency, &HopCost::fan_efficiency}) {
+    for (const auto number :
+         {&HopCost::alpha, &HopCost::call, &HopCost::fill_chunks, &HopCost::overhead,
+          &HopCost::crowding, &HopCost::efficiency, &HopCost::fan_efficiency}) {
       Machine machine = default_machine(3, 1, true);
       machine.hops[0].*number = world.rank() == Rank{1} ? 0.5 : 0.25;
       const auto refused = context.set_machine(machine);

@@ -97,6 +97,7 @@ TEST(MachineCheck, NamesTheFieldThatIsWrong) {
       {"hops.host.alpha is -1", [](Machine& m) { m.hops[0].alpha = -1; }},
       {"hops.rack.call is -1", [](Machine& m) { m.hops[1].call = -1; }},
       {"hops.rack.overhead is -1", [](Machine& m) { m.hops[1].overhead = -1; }},
+      {"hops.rack.crowding is -1", [](Machine& m) { m.hops[1].crowding = -1; }},
       {"hops.fabric.fill_chunks is -1", [](Machine& m) { m.hops[2].fill_chunks = -1; }},
       {"hops.host.efficiency is 1.5", [](Machine& m) { m.hops[0].efficiency = 1.5; }},
       {"hops.host.efficiency is 0", [](Machine& m) { m.hops[0].efficiency = 0; }},

@@ -78,6 +78,18 @@ TEST(Levels, Extensions) {
   expect_cost(levels.round(Pattern::all(1, 4), 1e6), Hop::kHost, 20e-6, 1 / kWire / 0.8);
 }
 
+// Goal: a message pays for all others of its round: over the network for everybody's, within a
+// host for those of this one. Method: rings through all and within hosts, and one pair alone.
+TEST(Levels, CrowdsAreCounted) {
+  Machine machine = four_by_two();
+  machine.hops[0].crowding = 1e-6;
+  machine.hops[1].crowding = 2e-6;
+  Levels levels(machine, {.rank_count = 16});
+  expect_cost(levels.round(Pattern::ring(1, 4), 1e6), Hop::kHost, 6e-6 + 3e-6, 1 / kWire);
+  expect_cost(levels.round(Pattern::ring(4, 4), 1e6), Hop::kRack, 14e-6 + 15 * 2e-6, 2 / kNic);
+  expect_cost(levels.round(Pattern::fan(4, 2, 1), 1e6), Hop::kRack, 14e-6, 1 / kNic);
+}
+
 // Goal: a rate for a ring's own stride goes before that for any. Method: one size, both.
 TEST(Levels, RingRatesByStride) {
   Machine machine = four_by_two();

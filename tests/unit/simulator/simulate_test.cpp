@@ -291,6 +291,19 @@ TEST(Simulate, ReceivesInOrderWaitForReductionsOnly) {
   }
 }
 
+// Goal: a message pays for all others of its round, of whatever ranks.
+// Method: a tree of 8, whose levels send 1, 2 and 4 messages at once.
+TEST(Simulate, CrowdsCostTime) {
+  Machine machine = crossbar(8);
+  machine.hops[1].crowding = 2e-6;
+  Simulator wires = simulator(machine, 8);
+  const Schedule tree = built(Collective::kBroadcast, "binomial", 8);
+  const double expected = 3 * (kAlpha + kBytes / kRate) + (0 + 1 + 3) * 2e-6;
+  for (const SimulationPath path : {SimulationPath::kEvents, SimulationPath::kRounds}) {
+    EXPECT_NEAR(run(wires, tree, path).seconds / expected, 1, 1e-12);
+  }
+}
+
 // Goal: leaping over repeated iterations changes nothing.
 // Method: late ranks, whose delay takes many iterations to spread, with and without.
 TEST(Simulate, SkippingRepeatsIsExact) {
