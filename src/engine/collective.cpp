@@ -10,6 +10,8 @@ namespace farandole {
 namespace {
 
 constexpr std::size_t kReplayedMax = 256;
+// What is divided while it is in the first-level cache.
+constexpr std::size_t kDividedBytes = 8 * 1024;
 
 /// Actions in a whole run, at most kReplayedMax + 1.
 std::size_t actions_in(const Program& program) {
@@ -118,7 +120,7 @@ bool CollectiveOperation::next_round() {
         break;
     }
   }
-  if (spec_.divisor > 1) {
+  if (spec_.divisor > 1 && spec_.program->completes.empty()) {
     divide(spec_.out, spec_.out, spec_.out_count, spec_.dtype, spec_.divisor);
   }
   finish();
@@ -290,12 +292,24 @@ void CollectiveOperation::reduce(const Slot& slot, Bytes offset, const std::byte
                                  Bytes bytes) const {
   std::byte* target = slot.target + offset.value();
   const std::byte* operand = slot.operand + offset.value();
-  const Count count{bytes.value() / size_of(spec_.dtype).value()};
-  if (slot.action->incoming_first) {
-    spec_.kernel(target, incoming, operand, count);
-  } else {
-    spec_.kernel(target, operand, incoming, count);
+  const std::byte *left = operand, *right = incoming;
+  if (slot.action->incoming_first) std::swap(left, right);
+  const std::size_t element = size_of(spec_.dtype).value();
+  if (!divides_at(*slot.action)) {
+    return spec_.kernel(target, left, right, Count{bytes.value() / element});
   }
+  for (std::size_t at = 0; at < bytes.value(); at += kDividedBytes) {
+    const Count count{std::min(bytes.value() - at, kDividedBytes) / element};
+    spec_.kernel(target + at, left + at, right + at, count);
+    divide(target + at, target + at, count, spec_.dtype, spec_.divisor);
+  }
+}
+
+/// Whether the action's result goes into the average as it is.
+bool CollectiveOperation::divides_at(const Action& action) const {
+  const Program& program = *spec_.program;
+  if (spec_.divisor == 1 || program.completes.empty()) return false;
+  return program.completes[static_cast<std::size_t>(&action - program.actions.data())];
 }
 
 void CollectiveOperation::consume(void* context, Bytes offset, const std::byte* data, Bytes bytes) {

@@ -27,7 +27,7 @@ struct CollectiveSpec {
   Layout chunks = Layout::repeat(Count{0}, 1);  // of the data: the shapes that scratch takes
   DType dtype = DType::kUInt8;
   ReduceKernel kernel = nullptr;  // none when nothing is reduced
-  std::size_t divisor = 1;        // `out` is divided by it at the end: the average
+  std::size_t divisor = 1;        // what is reduced from all ranks is divided by it: the average
   Count out_count;                // elements of `out` that the caller is promised
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
@@ -92,6 +92,7 @@ class CollectiveOperation final : public Operation {
   Place place(const Span& span) const;
   std::byte* at(const Place& place) const;
   void reduce(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
+  bool divides_at(const Action& action) const;
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);
 
   CollectiveSpec spec_;       // without its terms, which are terms()

@@ -213,7 +213,9 @@ Result<Proof> check(const Schedule& header, const StepsOf& steps_of) {
     }
     Result<Proof> executed = execute_symbolically(header, symmetry, steps_of, aliasing);
     if (!executed) return executed;
-    proof = *executed;
+    const bool differ = aliasing == Aliasing::kInPlace && proof.completing != executed->completing;
+    proof = *std::move(executed);
+    if (differ) proof.completing.clear();
   }
   return proof;
 }

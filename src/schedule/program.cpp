@@ -15,7 +15,7 @@ using Instruction = Program::Instruction;
 // Walks a schedule once to emit instructions, and once per iteration to collect peers.
 class Specializer {
  public:
-  Specializer(Program& program) : program_(program) {}
+  Specializer(Program& program, const Proof& proof) : program_(program), proof_(proof) {}
 
   void emit(const std::vector<Item>& items, int depth) {
     for (const Item& item : items) {
@@ -61,6 +61,8 @@ class Specializer {
       mine.after_previous = chain_open;
       chain_open = true;
       program_.actions.push_back(std::move(mine));
+      if (proof_.completing.empty()) continue;
+      program_.completes.push_back(proof_.completing.contains(&action));
     }
     const auto count = static_cast<std::uint32_t>(program_.actions.size()) - first;
     if (count == 0) return;
@@ -123,6 +125,7 @@ class Specializer {
   }
 
   Program& program_;
+  const Proof& proof_;
   std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
   std::set<std::int64_t> peers_;
 };
@@ -144,7 +147,7 @@ Program specialize(const VerifiedSchedule& verified, std::int64_t rank) {
   program.chunk_count = schedule.chunk_count;
   program.scratch_slots = schedule.scratch_slots;
   program.lane_count = schedule.lane_count;
-  Specializer specializer(program);
+  Specializer specializer(program, verified.proof());
   specializer.emit(schedule.items, 0);
   specializer.collect_peers();
   return program;

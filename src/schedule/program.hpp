@@ -42,6 +42,9 @@ struct Program {
   int lane_count = 1;
   std::vector<Instruction> instructions;
   std::vector<Action> actions;
+  /// [actions]: whether the result is one of all ranks' inputs; empty if that changes from one
+  /// iteration to another somewhere in the schedule, or if nothing is reduced.
+  std::vector<bool> completes;
   std::vector<std::int64_t> peers;  // ranks, sorted, without this one
   std::uint32_t actions_per_round_max = 0;
 

@@ -55,6 +55,10 @@ class Memories {
     return values_.contributions(a) + values_.contributions(b) > header_.rank_count;
   }
 
+  bool of_all_ranks(Value value) const {
+    return values_.contributions(value) == header_.rank_count;
+  }
+
   const Knowledge& knowledge(std::size_t orbit) const { return knowledge_[orbit]; }
   void learn(std::size_t orbit, const Knowledge& learned) { learn(knowledge_[orbit], learned, 0); }
   void learn(Knowledge& into, const Knowledge& from, Symmetry::Element turn) const;

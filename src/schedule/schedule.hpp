@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -135,6 +136,10 @@ struct Proof {
   std::int64_t rounds = 0;      // with actions, at the rank that has most
   std::int64_t transfers = 0;   // messages over all ranks
   std::int64_t reductions = 0;  // actions with an operand over all ranks
+  /// The schedule's actions whose result is reduced from all ranks' inputs, on every rank and each
+  /// time they run. Empty if there is one that only sometimes is. So whatever is promised was the
+  /// result of exactly one of them.
+  std::unordered_set<const Action*> completing;
 };
 
 /// A schedule that verify() has proved; nothing else can make one.

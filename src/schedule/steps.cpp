@@ -44,6 +44,7 @@ bool Steps::next(ConcreteRound& round) {
 }
 
 void Steps::write(const Round& round, ConcreteRound& into) {
+  origins_.clear();
   bool chain_open = false;  // an action of the current chain takes part
   for (const Candidate& candidate : candidates(round)) {
     chain_open = chain_open && candidate.joined;
@@ -52,6 +53,7 @@ void Steps::write(const Round& round, ConcreteRound& into) {
         std::all_of(when.begin(), when.end(), [this](const Guard& guard) { return holds(guard); });
     if (!takes_part) continue;
     into.push_back(at_iteration(*candidate.action));
+    origins_.push_back(candidate.action);
     into.back().after_previous = chain_open;
     chain_open = true;
   }

@@ -18,6 +18,10 @@ class Steps {
 
   /// The next round, which may be one without actions; false after the last.
   bool next(ConcreteRound& round);
+  /// What the schedule says of an action of that round; null where rounds were written out.
+  const Action* origin(std::size_t action) const {
+    return rounds_ != nullptr ? nullptr : origins_[action];
+  }
 
  private:
   struct Frame {
@@ -43,6 +47,7 @@ class Steps {
   const Covers* covers_ = nullptr;
   std::int64_t rank_ = 0;
   std::vector<Frame> frames_;
+  std::vector<const Action*> origins_;  // of the last round's actions
   std::vector<Candidate> once_;
   std::unordered_map<const Round*, std::vector<Candidate>> in_loops_;
   std::vector<std::int64_t> loops_;  // counters, the outermost first

@@ -3,6 +3,7 @@
 #include "schedule/symbolic.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "schedule/promise.hpp"
 
@@ -47,6 +48,10 @@ class Execution {
         return fail({orbit, 0}, *broken);
       }
     }
+    const auto completes = [this](const Action* action) {
+      return proof_.completing.contains(action);
+    };
+    if (std::ranges::any_of(partial_, completes)) proof_.completing.clear();
     return proof_;
   }
 
@@ -182,6 +187,9 @@ class Execution {
       const Value value = action.incoming_first ? state_.reduce(come.value, mine.value)
                                                 : state_.reduce(mine.value, come.value);
       result_.push_back({at, end - at, value, chunk});
+      if (const Action* origin = orbits_[step.orbit].steps.origin(step.action)) {
+        (state_.of_all_ranks(value) ? proof_.completing : partial_).insert(origin);
+      }
       if (mine.at + mine.count == end) ++a;
       if (come.at + come.count == end) ++b;
       at = end;
@@ -281,6 +289,7 @@ class Execution {
   std::vector<std::size_t> sending_, receiving_;  // [orbit, lane]: posted action, or kNone
   std::vector<Step> ready_;
   std::vector<Run> incoming_, operand_, result_;  // of the action at hand
+  std::unordered_set<const Action*> partial_;     // that reduced something of fewer than all ranks
   Proof proof_;
 };
 

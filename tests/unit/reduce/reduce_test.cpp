@@ -16,7 +16,7 @@ namespace {
 
 using reference::Data;
 constexpr std::size_t kCounts[] = {0, 1, 15, 17, 1000};
-constexpr std::size_t kDivisors[] = {1, 3, 200, 65537};
+constexpr std::size_t kDivisors[] = {1, 2, 3, 200, 1024, 65537};
 constexpr double kFactors[] = {0.3, -2.5, 1e12, -0.0, INFINITY, NAN};
 
 std::vector<DType> every_dtype() {

@@ -82,6 +82,41 @@ TEST(Program, FollowsTheOrder) {
   EXPECT_EQ(leaf.rank_at(0), 2);
 }
 
+// Goal: a program says which of its reductions have taken in all ranks, and nothing at all where
+// that changes from one iteration to the next.
+// Method: sums over 3 ranks, by two reductions that follow each other, and by one in a loop.
+TEST(Program, KnowsWhichReductionsAreTheLast) {
+  ScheduleBuilder chained(Collective::kReducescatter, "chained", 3, 3);
+  const Expr r = chained.rank();
+  chained.round()
+      .send(in((r + 1) % 3), (r + 1) % 3)
+      .receive_reduce(out(0), in(r), (r - 1) % 3)
+      .lane(1)
+      .send(in((r + 2) % 3), (r + 2) % 3)
+      .then()
+      .receive_reduce(out(0), out(0), (r - 2) % 3);
+  Schedule schedule = std::move(chained).build();
+  std::vector<Action>& actions = std::get<Round>(schedule.items[0]).actions;
+  std::swap(actions[1], actions[2]);  // both sends first, so that the reductions are one chain
+  const VerifiedSchedule once = verified(std::move(schedule));
+  for (std::int64_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(specialize(once, rank).completes, (std::vector<bool>{false, false, false, true}));
+  }
+
+  ScheduleBuilder looped(Collective::kAllreduce, "looped", 3, 3);
+  looped.scratch_slots(1);
+  looped.loop(2, [&](const Expr& s) {
+    looped.round().when(s, 0, 1).copy(out((r - s) % 3), in((r - s) % 3));
+    looped.round()
+        .send(out((r - s) % 3), (r + 1) % 3)
+        .receive_reduce(out((r - s - 1) % 3), in((r - s - 1) % 3), (r - 1) % 3);
+  });
+  looped.loop(2, [&](const Expr& s) {
+    looped.round().send(out((r - s + 1) % 3), (r + 1) % 3).receive(out((r - s) % 3), (r - 1) % 3);
+  });
+  EXPECT_TRUE(specialize(verified(std::move(looped).build()), 0).completes.empty());
+}
+
 // Goal: stepping a program does what expand() says, with loops in loops and chains whose links
 // come and go with the counters.
 TEST(Program, StepsAsExpanded) {
