@@ -2,13 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.hpp"
 
-#include <sys/epoll.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -32,39 +26,24 @@ void pause() {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> Engine::create(std::vector<Transport*> transports,
-                                               Doorbell& doorbell, EngineOptions options) {
-  const int epoll = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll < 0)
-    return Error{ErrorKind::kInternal, std::string("epoll_create1: ") + strerror(errno)};
-  std::unique_ptr<Engine> engine(
-      new Engine(std::move(transports), doorbell, std::move(options), epoll));
-  std::vector<int> fds = {doorbell.fd()};
-  for (const Transport* transport : engine->transports_) {
-    if (transport->wait_fd() >= 0) fds.push_back(transport->wait_fd());
-  }
-  for (const int fd : fds) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = fd;
-    if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
-      return Error{ErrorKind::kInternal, std::string("epoll_ctl: ") + strerror(errno)};
-    }
-  }
+std::unique_ptr<Engine> Engine::create(std::vector<Transport*> transports, Doorbell& doorbell,
+                                       EngineOptions options) {
+  std::unique_ptr<Engine> engine(new Engine(std::move(transports), doorbell, std::move(options)));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
 }
 
-Engine::Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options,
-               int epoll)
-    : transports_(std::move(transports)),
-      doorbell_(doorbell),
-      options_(std::move(options)),
-      epoll_(epoll) {}
+Engine::Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options)
+    : transports_(std::move(transports)), doorbell_(doorbell), options_(std::move(options)) {
+  wakers_.push_back({.fd = doorbell.fd(), .events = POLLIN, .revents = 0});
+  for (const Transport* transport : transports_) {
+    if (transport->wait_fd() < 0) continue;
+    wakers_.push_back({.fd = transport->wait_fd(), .events = POLLIN, .revents = 0});
+  }
+}
 
 Engine::~Engine() {
   stop();
-  close(epoll_);
 }
 
 bool Engine::stop() {
@@ -274,11 +253,8 @@ void Engine::sleep() {
   doorbell_.arm();
   // Operations are stepped before transports; what these have ended is looked at as well.
   if (!step() && !step_operations()) {
-    std::array<epoll_event, 8> events;
-    const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), kSleepMs);
-    for (int i = 0; i < count; ++i) {
-      if (events[static_cast<std::size_t>(i)].data.fd == doorbell_.fd()) doorbell_.drain();
-    }
+    const int count = ::poll(wakers_.data(), wakers_.size(), kSleepMs);
+    if (count > 0 && wakers_.front().revents != 0) doorbell_.drain();
   }
   doorbell_.disarm();
 }

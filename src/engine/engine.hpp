@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <poll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -50,8 +52,8 @@ struct EngineOptions {
 class Engine {
  public:
   /// `transports` and `doorbell` outlive the engine.
-  static Result<std::unique_ptr<Engine>> create(std::vector<Transport*> transports,
-                                                Doorbell& doorbell, EngineOptions options);
+  static std::unique_ptr<Engine> create(std::vector<Transport*> transports, Doorbell& doorbell,
+                                        EngineOptions options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -103,7 +105,7 @@ class Engine {
     std::unique_ptr<Error> abort;
   };
 
-  Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options, int epoll);
+  Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options);
 
   void wake();
   /// `drives`: the caller is the driver already, and no longer afterwards.
@@ -138,7 +140,9 @@ class Engine {
   const std::vector<Transport*> transports_;
   Doorbell& doorbell_;
   const EngineOptions options_;
-  const int epoll_;
+  /// What ends a sleep, the doorbell first. No epoll: were they in one, every packet that comes to
+  /// a transport's own would pay for a sleeper, also while nobody sleeps.
+  std::vector<pollfd> wakers_;
 
   SubmissionQueue<Operation> submitted_;
   std::atomic<bool> driving_{false};

@@ -173,9 +173,7 @@ Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> st
   auto options = engine_options(*state);
   if (!options) return options.error();
   options->flood = [raw = state.get()](std::string_view message) { raw->tell_all(message); };
-  auto engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
-  if (!engine) return engine.error();
-  state->engine = *std::move(engine);
+  state->engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
   state->relay.open(*state->engine);
   std::unique_ptr<Context> context(new Context(state));
   context->world_ = make_world(state, by_rank);
