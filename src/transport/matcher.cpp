@@ -76,7 +76,7 @@ Arrival& Matcher::set_aside(const Envelope& envelope, Bytes stored) {
 void Matcher::release(Arrival& arrival) {
   arrival.large.reset();
   arrival.payload = nullptr;
-  free_.push(arrival);
+  free_.push_front(arrival);  // its block is in the cache
 }
 
 bool Matcher::cancelled(OperationId operation) const {

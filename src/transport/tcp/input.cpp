@@ -15,9 +15,8 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 256 << 10;
 constexpr std::size_t kReadBytesMax = 1 << 20;  // per read()
-// While no data frame is open, ask for little: what is read ahead of a data frame's payload has
-// to be copied to its target.
-constexpr std::size_t kFramesBytes = 40 << 10;
+// Between payloads, ask for little: what is read ahead of a payload has to be copied to its target.
+constexpr std::size_t kFramesBytes = kFrameBytes + (16 << 10);
 static_assert(kBufferBytes >= kFrameBytes + kHeadBytesMax);
 
 std::ptrdiff_t receive_from(int fd, std::span<iovec> parts) {
@@ -63,7 +62,8 @@ Input::Pull Input::pull(int fd, InputHandler& handler) {
   end_ = buffered();
   begin_ = 0;
   const std::size_t room = kBufferBytes - end_;
-  iovec part{buffer_.get() + end_, stream_.remaining > 0 ? room : std::min(room, kFramesBytes)};
+  const std::size_t wanted = stream_.remaining > 0 ? room : std::max(missing_, kFramesBytes);
+  iovec part{buffer_.get() + end_, std::min(room, wanted)};
   const Pull pulled{part.iov_len, receive_from(fd, {&part, 1})};
   if (pulled.got > 0) end_ += static_cast<std::size_t>(pulled.got);
   return pulled;
@@ -105,7 +105,16 @@ bool Input::parse_frame(InputHandler& handler, bool& complete) {
   if (!frame) return false;
   const bool data = frame->kind == FrameKind::kData;
   const std::size_t needed = kFrameBytes + (data ? 0 : frame->payload);
-  if (buffered() < needed) return true;
+  if (buffered() < needed) {
+    const auto id = handler.on_head(*frame);
+    missing_ = id ? 0 : needed - buffered();
+    if (!id) return true;
+    complete = true;
+    begin_ += kFrameBytes;
+    stream_ = Stream{*id, 0, frame->payload};
+    return true;
+  }
+  missing_ = 0;
   complete = true;
   begin_ += needed;
   switch (frame->kind) {

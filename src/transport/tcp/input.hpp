@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "transport/tcp/frame.hpp"
 #include "transport/transfer.hpp"
@@ -15,6 +16,9 @@ namespace farandole::tcp {
 class InputHandler {
  public:
   virtual ~InputHandler() = default;
+  /// Asked while a head has not arrived in full, again whenever more of it has: the id of the
+  /// receive that takes it as it comes, 0 to drop it, nothing to keep it for on_message().
+  virtual std::optional<std::uint64_t> on_head(const Frame& frame) = 0;
   /// `head` holds frame.payload bytes and is valid during the call.
   virtual bool on_message(const Frame& frame, const std::byte* head) = 0;
   virtual bool on_answer(const Frame& frame) = 0;  // kReady, kRefuse
@@ -29,8 +33,9 @@ class InputHandler {
 
 /// The receiving half of a connection: cuts the byte stream into frames.
 ///
-/// Headers and heads pass through a buffer; the payload of data frames is read straight into the
-/// target, or into the buffer and from there to `consume` in pieces.
+/// Headers and short heads pass through a buffer; the payload of data frames, and what comes later
+/// of a head, is read straight into the target, or into the buffer and from there to `consume` in
+/// pieces.
 /// Threads   the engine's driver only.
 class Input {
  public:
@@ -45,7 +50,7 @@ class Input {
   Outcome read(int fd, InputHandler& handler);
 
  private:
-  struct Stream {          // the data frame in the middle of which the input is
+  struct Stream {          // the payload in the middle of which the input is
     std::uint64_t id = 0;  // 0: its bytes are dropped
     std::uint64_t offset = 0;
     std::size_t remaining = 0;
@@ -65,6 +70,7 @@ class Input {
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
+  std::size_t missing_ = 0;  // of the head in the buffer that is kept until it is complete
   Stream stream_;
 };
 

@@ -180,7 +180,12 @@ void Link::writable(std::size_t index) {
 void Link::handed_over(Send& send, Bytes payload) {
   send.moved += payload;
   core_.counters.sent_bytes += payload.value();
-  if (send.moved == send.bytes) finish(send);
+  if (send.moved == send.bytes || refused(send)) finish(send);
+}
+
+bool Link::refused(const Send& send) {
+  const Outgoing* outgoing = send.handle != 0 ? core_.outgoing.find(send.handle) : nullptr;
+  return outgoing != nullptr && outgoing->refused && send.moved == Bytes{outgoing->framed_bytes};
 }
 
 void Link::finish(Send& send) {
@@ -193,13 +198,10 @@ bool Link::on_answer(const Frame& frame) {
   Outgoing* outgoing = core_.outgoing.find(frame.id);
   if (outgoing == nullptr) return true;  // cancelled here in the meantime
   Send& send = *outgoing->send;
-  // Only a message whose head has left can be answered, and only once.
-  if (send.peer != peer_ || outgoing->receive_id != 0 ||
-      send.moved != Bytes{outgoing->framed_bytes}) {
-    return false;
-  }
+  if (send.peer != peer_ || outgoing->receive_id != 0 || outgoing->refused) return false;
   if (frame.kind == FrameKind::kRefuse) {
-    finish(send);
+    outgoing->refused = true;
+    if (refused(send)) finish(send);
     return true;
   }
   outgoing->receive_id = frame.reply;
@@ -219,6 +221,18 @@ void Link::post(Receive& receive) {
     refuse(arrival->handle);
   }
   core_.matcher.release(*arrival);
+}
+
+std::optional<std::uint64_t> Link::on_head(const Frame& frame) {
+  const Matcher::Verdict verdict =
+      core_.matcher.arrive({peer_, frame.tag, frame.signature, Bytes{frame.bytes}});
+  if (verdict.fate == Matcher::Fate::kEarly) return std::nullopt;
+  if (verdict.fate == Matcher::Fate::kDiscarded) {
+    if (frame.reply != 0) refuse(frame.reply);
+    return 0;
+  }
+  await(*verdict.receive, Bytes{frame.payload}, frame.reply);
+  return verdict.receive->handle;
 }
 
 bool Link::on_message(const Frame& frame, const std::byte* head) {
@@ -248,7 +262,13 @@ void Link::begin(Receive& receive, const std::byte* head, Bytes head_bytes, std:
   receive.moved = head_bytes;
   core_.counters.received_bytes += head_bytes.value();
   if (receive.moved == receive.bytes) return finish(receive);
+  await(receive, head_bytes, send_id);
+}
+
+// More than is here now is to come, on this connection or, with a `send_id`, on the others.
+void Link::await(Receive& receive, Bytes head_bytes, std::uint64_t send_id) {
   receive.handle = core_.incoming.add({&receive, head_bytes.value()});
+  if (send_id == 0) return;
   answer(Frame{.kind = FrameKind::kReady, .id = send_id, .reply = receive.handle});
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Outgoing {
   Send* send = nullptr;
   std::uint64_t receive_id = 0;  // the peer's; 0 until it is ready
   std::size_t framed_bytes = 0;  // put into frames so far
+  bool refused = false;          // done once those have left
 };
 
 /// A receive that has its head and waits for the rest.
@@ -78,6 +80,7 @@ class Link final : public InputHandler, public OutputHandler {
  private:
   struct Connection;
 
+  std::optional<std::uint64_t> on_head(const Frame& frame) override;
   bool on_message(const Frame& frame, const std::byte* head) override;
   bool on_answer(const Frame& frame) override;
   DataFate on_data(const Frame& frame) override;
@@ -86,8 +89,10 @@ class Link final : public InputHandler, public OutputHandler {
   void handed_over(Send& send, Bytes payload) override;
 
   void begin(Receive& receive, const std::byte* head, Bytes head_bytes, std::uint64_t send_id);
+  void await(Receive& receive, Bytes head_bytes, std::uint64_t send_id);
   void finish(Receive& receive);
   void finish(Send& send);
+  bool refused(const Send& send);
   void answer(const Frame& frame);
   void fill();
   void frame_head(Send& send);

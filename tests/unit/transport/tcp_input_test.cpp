@@ -33,6 +33,7 @@ void append(std::vector<std::byte>& stream, const Frame& frame,
 // Writes down what the input says; has one receive, kReceiveId.
 class Recorder final : public InputHandler {
  public:
+  std::optional<std::uint64_t> on_head(const Frame&) override { return std::nullopt; }
   bool on_message(const Frame& frame, const std::byte* head) override {
     frames.push_back(frame);
     heads.emplace_back(head, head + frame.payload);

@@ -394,8 +394,8 @@ TEST(TcpTransport, ReceiverCancelsInMidMessage) {
 // cancellation, and a send that was cancelled ignores the answer that is on its way.
 TEST(TcpTransport, CancelledOperationsRefuse) {
   TcpPair pair;
-  const auto data = numbered(100000);
-  std::vector<std::byte> target(100000);
+  const auto data = numbered(3 * kHeadBytes);
+  std::vector<std::byte> target(data.size());
   Send before = send_to(1, 1, data);
   pair.ranks[0]->post(before);
   ASSERT_TRUE(pair.round_trip(100));
@@ -568,6 +568,66 @@ TEST(TcpTransport, SenselessFramesLoseTheLink) {
   EXPECT_EQ(raw.lost_count, 1);
   raw.rank->peer_failed(Rank{1});
   EXPECT_EQ(send.state, TransferState::kFailed);
+}
+
+// Goal: of a long head nothing waits for the rest of it: what is there goes to the receive, and the
+// answer leaves. If nobody wants it, the rest is dropped and the stream stays in step.
+TEST(TcpTransport, HeadsAreTakenAsTheyCome) {
+  for (const bool wanted : {true, false}) {
+    Raw raw;
+    const auto data = numbered(2 * kHeadBytes);
+    std::vector<std::byte> target(data.size());
+    Receive receive = receive_from(1, 0, target);
+    Frame begun{.tag = receive.tag,
+                .signature = receive.signature,
+                .bytes = data.size(),
+                .reply = 9,
+                .payload = static_cast<std::uint32_t>(kHeadBytes)};
+    if (!wanted) ++begun.signature.count;
+    raw.rank->post(receive);
+    std::vector<std::byte> head(kFrameBytes + kHeadBytes);
+    std::ranges::copy(encode(begun), head.begin());
+    std::ranges::copy(std::span(data).first(kHeadBytes), head.begin() + kFrameBytes);
+    const std::size_t half = head.size() / 2;
+    raw.write(std::span(head).first(half));
+    const auto answer = raw.read_frame();
+    ASSERT_TRUE(answer && answer->id == 9);
+    EXPECT_EQ(answer->kind, wanted ? FrameKind::kReady : FrameKind::kRefuse);
+    EXPECT_EQ(receive.moved, Bytes{wanted ? half - kFrameBytes : 0});
+    raw.write(std::span(head).subspan(half));
+    EXPECT_EQ(receive.moved, Bytes{wanted ? kHeadBytes : 0});
+    EXPECT_TRUE(!wanted || std::equal(target.begin(), target.begin() + kHeadBytes, data.begin()));
+    EXPECT_EQ(receive.state, wanted ? TransferState::kActive : TransferState::kFailed);
+    raw.write({.kind = FrameKind::kReady, .id = 1, .reply = 1});  // in step: a frame as any other
+    EXPECT_EQ(raw.lost_count, 0);
+  }
+}
+
+// Goal: a refused send keeps its memory until the kernel has all of its head.
+TEST(TcpTransport, RefusedBeforeTheHeadHasLeft) {
+  Raw raw(small_pair);
+  const auto data = numbered(2 * kHeadBytes);
+  Send send = send_to(1, 1, data);
+  raw.rank->post(send);
+  raw.rank->progress();
+  ASSERT_LT(send.moved, Bytes{kHeadBytes});
+  std::array<std::byte, kFrameBytes> header;
+  ASSERT_EQ(::read(raw.end, header.data(), header.size()), static_cast<ssize_t>(kFrameBytes));
+  const auto begun = decode(header);
+  ASSERT_TRUE(begun);
+  raw.write({.kind = FrameKind::kRefuse, .id = begun->reply});
+  EXPECT_EQ(send.state, TransferState::kActive);
+  std::vector<std::byte> rest(kHeadBytes);
+  for (std::size_t got = 0; got < rest.size();) {
+    const auto more = ::read(raw.end, rest.data() + got, rest.size() - got);
+    ASSERT_GT(more, 0);
+    got += static_cast<std::size_t>(more);
+    while (raw.rank->progress()) {
+    }
+  }
+  EXPECT_EQ(send.state, TransferState::kDone);
+  EXPECT_TRUE(std::ranges::equal(rest, std::span(data).first(kHeadBytes)));
+  EXPECT_EQ(raw.lost_count, 0);
 }
 
 // Goal: ranks that send to each other need not take turns: an answer does not wait behind data.
