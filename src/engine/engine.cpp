@@ -279,14 +279,4 @@ void Engine::check_time() {
   }
 }
 
-std::string Engine::state() {
-  while (!try_drive()) std::this_thread::yield();
-  std::string text = "rank " + std::to_string(options_.self.value()) + ":\n";
-  for (const Operation* operation = first_; operation != nullptr; operation = operation->next) {
-    text += "  " + operation->state() + "\n";
-  }
-  stop_driving();
-  return text;
-}
-
 }  // namespace farandole

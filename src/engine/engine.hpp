@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -82,7 +83,7 @@ class Engine {
   std::uint64_t active_ns() const { return rate_.nanoseconds(active_ticks_.load()); }
   std::uint64_t waited_ns() const { return rate_.nanoseconds(waited_ticks_.load()); }
   std::uint64_t finished_count() const { return finished_count_.load(std::memory_order_relaxed); }
-  /// What is in flight, for dumps. Takes the driver's role; for use when something is wrong.
+  /// What is in flight, for dumps. Waits for whoever drives; for use when something is wrong.
   std::string state();
 
  private:
@@ -103,6 +104,7 @@ class Engine {
     std::vector<Disagreement> disagreements;
     std::vector<Rank> suspects;
     std::unique_ptr<Error> abort;
+    std::vector<std::promise<std::string>> askers;  // of state()
   };
 
   Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options);
@@ -122,6 +124,7 @@ class Engine {
   template <class Add>
   void post_news(Add add);
   void take_news();
+  std::string list_operations() const;
   void take_disagreement(const Disagreement& disagreement);
   void recall_disagreement(Operation& operation);
   void fail_affected();

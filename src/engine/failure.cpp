@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The engine's other half: what happens when ranks go away or disagree.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kDisagreementsMax = 256;
 constexpr std::string_view kDisagreementWord = "mismatch";
+constexpr auto kAnswerPause = std::chrono::milliseconds(5);
 
 }  // namespace
 
@@ -75,6 +77,7 @@ void Engine::take_news() {
   for (const Disagreement& disagreement : news.disagreements) take_disagreement(disagreement);
   if (news.abort) aborted_ = std::move(news.abort);
   fail_affected();
+  for (std::promise<std::string>& asker : news.askers) asker.set_value(list_operations());
 }
 
 void Engine::take_disagreement(const Disagreement& disagreement) {
@@ -186,6 +189,27 @@ void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagree
     message += " (the same algorithm with other options or counts)";
   }
   operation.disagreed(Error{ErrorKind::kMismatch, std::move(message)});
+}
+
+std::string Engine::state() {
+  std::promise<std::string> asked;
+  auto answer = asked.get_future();
+  post_news([&](News& news) { news.askers.push_back(std::move(asked)); });
+  // Whoever drives answers, also one that waits for its own operation and never stops.
+  while (answer.wait_for(kAnswerPause) != std::future_status::ready) {
+    if (!try_drive()) continue;
+    take_news();
+    stop_driving();
+  }
+  return answer.get();
+}
+
+std::string Engine::list_operations() const {
+  std::string text = "rank " + std::to_string(options_.self.value()) + ":\n";
+  for (const Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    text += "  " + operation->state() + "\n";
+  }
+  return text;
 }
 
 }  // namespace farandole

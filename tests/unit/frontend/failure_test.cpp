@@ -174,6 +174,24 @@ TEST_P(Failure, DeadlineEndsTheWait) {
   });
 }
 
+// Goal: a dump says what is in flight, also while a rank waits for it and drives its engine.
+// Method: rank 1 joins an operation of rank 0 once rank 0's dump names it; afterwards, and after
+// shutdown, dumps are empty.
+TEST_P(Failure, DumpWhileARankWaits) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [&](Context& context, Communicator& world) {
+    std::vector<float> data(8, 1.0F);
+    if (world.rank() == Rank{1}) {
+      while (contexts[0]->dump().find("allreduce 'awaited'") == std::string::npos) {
+      }
+    }
+    ASSERT_TRUE(sum(world, data, {.algorithm = "", .name = "awaited"}));
+    EXPECT_EQ(context.dump().find("awaited"), std::string::npos);
+    context.shutdown();
+    EXPECT_EQ(context.dump().find("awaited"), std::string::npos);
+  });
+}
+
 // Goal: abort() ends what is in flight, from another thread, without a peer's help.
 TEST_P(Failure, AbortEndsEverything) {
   Contexts contexts = make_ranks(2, GetParam());
