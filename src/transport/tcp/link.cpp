@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "bootstrap/socket.hpp"
+
 namespace farandole::tcp {
 namespace {
 
 constexpr std::size_t kTransfersExpected = 256;
 constexpr std::size_t kSegmentsQueuedMax = 2;  // per connection
 constexpr int kFlushRoundsMax = 8;
+// Of a head to another host. One that comes before its turn takes the wire from what is waited for.
+constexpr std::size_t kFarHeadBytes = 32 << 10;
 
 }  // namespace
 
@@ -46,6 +50,8 @@ Link::~Link() {
 
 void Link::adopt(std::span<const int> sockets) {
   answers_.reserve(kTransfersExpected);
+  const bool is_near = local_endpoint(sockets[0]).host == peer_endpoint(sockets[0]).host;
+  head_bytes_max_ = is_near ? core_.head_bytes_max : std::min(core_.head_bytes_max, kFarHeadBytes);
   for (const int fd : sockets) {
     const auto peer = static_cast<std::uint64_t>(peer_.value());
     connections_.push_back(std::make_unique<Connection>(fd, peer << 32 | connections_.size()));
@@ -130,7 +136,7 @@ void Link::fill() {
 
 void Link::frame_head(Send& send) {
   const std::size_t bytes = send.bytes.value();
-  const std::size_t head = std::min(bytes, core_.head_bytes_max);
+  const std::size_t head = std::min(bytes, head_bytes_max_);
   if (bytes > head) send.handle = core_.outgoing.add({.send = &send, .framed_bytes = head});
   const Frame frame{.kind = FrameKind::kMessage,
                     .tag = send.tag,

@@ -105,6 +105,7 @@ class Link final : public InputHandler, public OutputHandler {
 
   Core& core_;
   const Rank peer_;
+  std::size_t head_bytes_max_ = 0;
   std::vector<std::unique_ptr<Connection>> connections_;
   IntrusiveQueue<Send, Transfer> unsent_;  // not begun
   IntrusiveQueue<Send, Transfer> ready_;   // awaited by the peer and not yet framed in full

@@ -19,14 +19,15 @@ namespace farandole::tcp {
 /// Messages over stream sockets, one or more per pair of ranks.
 ///
 /// Protocol  (frame.hpp has the bytes.) A message begins with a kMessage frame that carries its
-///           envelope and its first eager_bytes_max bytes, its head; a message no longer than
-///           that is complete with it. The receiver pairs messages with receives in the order
-///           in which they arrive on the first connection, sets aside the head of an early one,
-///           and answers kReady as soon as the receive and the header are there; then the rest
-///           follows in kData frames on the other connections of the pair, if there are any. The
-///           head travels while the answer does, so a long message whose receive is posted rarely
-///           waits for the round trip, and nothing needs to be promised before the order is known.
-///           When nobody will want the rest, the answer is kRefuse and the send is done.
+///           envelope and its first eager_bytes_max bytes, its head, to another host 32 KiB at
+///           most; a message no longer than that is complete with it. The receiver pairs messages
+///           with receives in the order in which they arrive on the first connection, sets aside
+///           the head of an early one, and answers kReady as soon as the receive and the header are
+///           there; then the rest follows in kData frames on the other connections of the pair, if
+///           there are any. The head travels while the answer does, so a long message whose receive
+///           is posted rarely waits for the round trip, and nothing needs to be promised before the
+///           order is known. When nobody will want the rest, the answer is kRefuse and the send is
+///           done.
 /// Sends     are done once the kernel has all their bytes.
 /// cancel()  returns true at once: a frame that is partly sent is finished from a copy. Peers are
 ///           not told; a receive that waits for a cancelled send stays active until its own

@@ -17,9 +17,8 @@ void require(bool condition, const char* what) {
   std::abort();
 }
 
-}  // namespace
-
-std::pair<int, int> tcp_pair() {
+// A stream to 127.0.0.1 from 127.0.0.`from`.
+std::pair<int, int> stream_from(std::uint32_t from) {
   const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -30,11 +29,24 @@ std::pair<int, int> tcp_pair() {
   require(::listen(listener, 1) == 0, "listen");
   require(::getsockname(listener, raw, &length) == 0, "getsockname");
   const int near = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  own.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
+  require(::bind(near, reinterpret_cast<const sockaddr*>(&own), sizeof own) == 0, "bind");
   require(::connect(near, raw, length) == 0, "connect");
   const int far = ::accept(listener, nullptr, nullptr);
   require(far >= 0, "accept");
   ::close(listener);
   return {near, far};
+}
+
+}  // namespace
+
+std::pair<int, int> tcp_pair() {
+  return stream_from(1);
+}
+std::pair<int, int> far_tcp_pair() {
+  return stream_from(2);
 }
 
 std::pair<int, int> local_pair(int send_buffer_bytes) {

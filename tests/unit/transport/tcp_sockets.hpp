@@ -15,9 +15,10 @@
 
 namespace farandole::tcp {
 
-/// Two ends of one stream: TCP over the loopback interface, or a socket pair whose buffers can
-/// be made small.
+/// Two ends of one stream: TCP over the loopback interface, both at one address or as hosts apart
+/// would be, or a socket pair whose buffers can be made small.
 std::pair<int, int> tcp_pair();
+std::pair<int, int> far_tcp_pair();
 std::pair<int, int> local_pair(int send_buffer_bytes = 0);
 
 /// The control plane of ranks that are threads of this process: what one opens another accepts.

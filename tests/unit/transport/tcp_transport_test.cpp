@@ -603,6 +603,21 @@ TEST(TcpTransport, HeadsAreTakenAsTheyCome) {
   }
 }
 
+// Goal: heads to other hosts are shorter, since they take the wire from messages whose turn it is.
+TEST(TcpTransport, HeadsToOtherHostsAreShort) {
+  for (const auto make : {&tcp_pair, &far_tcp_pair}) {
+    Raw raw(make);
+    const auto data = numbered(2 * kHeadBytes);
+    Send send = send_to(1, 1, data);
+    raw.rank->post(send);
+    raw.rank->progress();
+    const auto begun = raw.read_frame();
+    ASSERT_TRUE(begun);
+    EXPECT_EQ(begun->payload, make == &tcp_pair ? kHeadBytes : std::size_t{32} << 10);
+    EXPECT_EQ(begun->bytes, data.size());
+  }
+}
+
 // Goal: a refused send keeps its memory until the kernel has all of its head.
 TEST(TcpTransport, RefusedBeforeTheHeadHasLeft) {
   Raw raw(small_pair);
