@@ -48,6 +48,13 @@ std::vector<std::string> specs_of(const AlgorithmInfo& info, double bytes, Level
   return {name};
 }
 
+/// Peers read in place within a host; between hosts many streams at once share wires badly.
+bool reads_in_place(const Candidate& candidate) {
+  return candidate.spec == "direct" &&
+         std::ranges::all_of(candidate.cost.stages,
+                             [](const CostStage& stage) { return stage.hop == Hop::kHost; });
+}
+
 /// One stream per rank at a time, which no port has to share well.
 bool is_simple(std::string_view spec) {
   return spec.find("layers=") == std::string_view::npos && !spec.starts_with("double_binary_tree");
@@ -97,7 +104,7 @@ const Candidate& choose(const std::vector<Candidate>& candidates) {
   const Candidate* simple = nullptr;
   for (const Candidate& candidate : candidates) {
     if (candidate.seconds > limit) break;
-    if (candidate.spec == "direct") return candidate;
+    if (reads_in_place(candidate)) return candidate;
     if (simple == nullptr && is_simple(candidate.spec)) simple = &candidate;
   }
   return simple != nullptr ? *simple : candidates.front();

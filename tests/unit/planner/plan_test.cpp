@@ -62,6 +62,9 @@ TEST(Plan, TiesGoToTheSimplest) {
   const std::vector<Candidate> in_place = {{"pipelined_chain:chunks=8", 1.0, {}},
                                            {"direct", 1.009, {}}};
   EXPECT_EQ(choose(in_place).spec, "direct");
+  const Cost far = {{{.name = "all-gather", .hop = Hop::kRack}}};
+  const std::vector<Candidate> apart = {{"ring", 1.0, {}}, {"direct", 1.009, far}};
+  EXPECT_EQ(choose(apart).spec, "ring");
   const std::vector<Candidate> clear = {{"double_binary_tree:chunks=8", 1.0, {}},
                                         {"pipelined_chain:chunks=8", 1.02, {}}};
   EXPECT_EQ(choose(clear).spec, "double_binary_tree:chunks=8");
