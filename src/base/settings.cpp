@@ -34,9 +34,9 @@ constexpr std::array kSettings = {
             "Compare the arguments of every collective across ranks before any byte moves."},
     Setting{"FARANDOLE_INTERFACE", Type::kText, "", 0, 0,
             "Network interface or address for our sockets; empty: the one that routes to rank 0."},
-    Setting{"FARANDOLE_TCP_CONNECTIONS", Type::kInteger, "3", 1, 16,
-            "TCP connections per pair of processes. With two or more, the first one carries short "
-            "messages only."},
+    Setting{"FARANDOLE_TCP_CONNECTIONS", Type::kInteger, "4", 1, 16,
+            "TCP connections per pair of processes: the first for short messages, the last for "
+            "answers, those between for data."},
     Setting{"FARANDOLE_MEMORY", Type::kBytes, "64GiB", 1 << 20, 1e14,
             "Address space reserved for library-owned memory; pages are used once touched."},
     Setting{"FARANDOLE_SPIN", Type::kSeconds, "-1", -1, 10,

@@ -116,7 +116,7 @@ Result<std::unique_ptr<Fabric>> fault_over_inproc(int rank_count) {
 }
 
 const FabricRegistration kTcp1("tcp_1", tcp_with(1));
-const FabricRegistration kTcp3("tcp_3", tcp_with(3));
+const FabricRegistration kTcp4("tcp_4", tcp_with(4));
 const FabricRegistration kFaultTcp("fault_tcp", fault_over_tcp);
 const FabricRegistration kFaultInproc("fault_inproc", fault_over_inproc);
 

@@ -115,18 +115,25 @@ bool Link::flush() {
   return moved;
 }
 
-// Turns what waits into frames. A lone connection keeps room for data frames, so that small
-// messages do not starve them.
-void Link::fill() {
-  Output& first = connections_[0]->output;
+void Link::fill_answers() {
+  Output& last = connections_.back()->output;
   std::size_t answered = 0;
-  for (; answered < answers_.size() && first.room() > 0; ++answered) {
-    first.push(answers_[answered], nullptr, nullptr);
+  for (; answered < answers_.size() && last.room() > 0; ++answered) {
+    last.push(answers_[answered], nullptr, nullptr);
   }
   answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(answered));
+}
+
+// Turns what waits into frames. A connection that also carries data keeps room for it, so that
+// small messages do not starve it.
+void Link::fill() {
+  fill_answers();
+  const Output& first = connections_[0]->output;
   while (!unsent_.empty() && first.room() > kSegmentsQueuedMax) frame_head(*unsent_.pop());
+  const std::size_t data_begin = connections_.size() > 2 ? 1 : 0;
+  const std::size_t data_end = std::max<std::size_t>(connections_.size() - 1, 1);
   for (std::size_t round = 0; round < kSegmentsQueuedMax; ++round) {
-    for (std::size_t i = connections_.size() > 1 ? 1 : 0; i < connections_.size(); ++i) {
+    for (std::size_t i = data_begin; i < data_end; ++i) {
       const Output& output = connections_[i]->output;
       if (ready_.empty()) return;
       if (output.room() > 0 && output.segment_count() <= round) frame_segment(*connections_[i]);

@@ -52,9 +52,10 @@ struct Core {
 
 /// The connections to one peer and the messages that travel on them.
 ///
-/// Messages begin on the first connection, in the order posted, and answers travel there; data
-/// frames are dealt to all others as each has room. Behind data, which the kernel takes by the
+/// Messages begin on the first connection, in the order posted; answers travel on the last, and
+/// data frames on those between, each as it has room. Behind data, which the kernel takes by the
 /// megabyte, an answer would come late, and the two ranks would send in turns instead of at once.
+/// Two connections carry messages and data, and answers; one carries everything.
 /// Threads   the engine's driver only.
 class Link final : public InputHandler, public OutputHandler {
  public:
@@ -95,6 +96,7 @@ class Link final : public InputHandler, public OutputHandler {
   bool refused(const Send& send);
   void answer(const Frame& frame);
   void fill();
+  void fill_answers();
   void frame_head(Send& send);
   void frame_segment(Connection& connection);
   bool write(Connection& connection);

@@ -36,8 +36,10 @@ void make_quick(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Behind the data that this host has queued at its device an answer would be as late as behind that
-// of its own connection. Devices without priorities do not care.
+// For the connection of answers. Behind the data that this host has queued at its device an answer
+// would be as late as behind that of its own connection. Messages must not pass: the head of the
+// next one would take the wire from the rest of one that a peer waits for. Devices without
+// priorities do not care.
 void pass_first(int fd) {
   const int priority = TC_PRIO_INTERACTIVE;
   ::setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
@@ -149,7 +151,7 @@ Result<std::vector<int>> TcpTransport::make_sockets(Rank peer, Deadline deadline
       return socket.error();
     }
     make_quick(*socket);
-    if (i == 0 && options_.connection_count > 1) pass_first(*socket);
+    if (i > 0 && i + 1 == options_.connection_count) pass_first(*socket);
     sockets.push_back(*socket);
   }
   return sockets;

@@ -23,11 +23,11 @@ namespace farandole::tcp {
 ///           most; a message no longer than that is complete with it. The receiver pairs messages
 ///           with receives in the order in which they arrive on the first connection, sets aside
 ///           the head of an early one, and answers kReady as soon as the receive and the header are
-///           there; then the rest follows in kData frames on the other connections of the pair, if
-///           there are any. The head travels while the answer does, so a long message whose receive
-///           is posted rarely waits for the round trip, and nothing needs to be promised before the
-///           order is known. When nobody will want the rest, the answer is kRefuse and the send is
-///           done.
+///           there; then the rest follows in kData frames. The connections of a pair share the work
+///           as link.hpp says. The head travels while the answer does, so a long message whose
+///           receive is posted rarely waits for the round trip, and nothing needs to be promised
+///           before the order is known. When nobody will want the rest, the answer is kRefuse and
+///           the send is done.
 /// Sends     are done once the kernel has all their bytes.
 /// cancel()  returns true at once: a frame that is partly sent is finished from a copy. Peers are
 ///           not told; a receive that waits for a cancelled send stays active until its own
@@ -43,7 +43,7 @@ namespace farandole::tcp {
 class TcpTransport final : public Transport {
  public:
   struct Options {
-    int connection_count = 3;          // per pair of ranks, 1 to 64, equal on all ranks
+    int connection_count = 4;          // per pair of ranks, 1 to 64, equal on all ranks
     Bytes eager_bytes_max{128 << 10};  // a multiple of 16, up to kHeadBytesMax
     Bytes segment_bytes{256 << 10};    // of a data frame; a multiple of 16, up to kSegmentBytesMax
     /// In progress(), at most once per peer and before peer_failed() of it.
