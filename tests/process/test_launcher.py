@@ -170,6 +170,23 @@ sys.exit(4)
     assert witness.read_text() == "saw it"
 
 
+# Goal: the status tells of the cause. Others see a dying rank's connections close, and may have
+# exited because of it, before the kernel reports its end.
+def test_a_killed_rank_is_to_blame(start: Start) -> None:
+    script = "[ $RANK = 0 ] && exit 17; sleep 0.3; [ $RANK = 1 ] && kill -9 $$; sleep 0.3; exit 18"
+    job = start("-n", "3", "--grace", "50", "bash", "-c", script)
+    assert job.finish() == 128 + signal.SIGKILL
+    assert re.search(r"rank 0 \(pid \d+\) exited with status 17", job.stderr)
+
+
+# Goal: a signal that the launcher itself sends blames nobody.
+def test_a_rank_that_is_ended_is_not_to_blame(start: Start) -> None:
+    script = "[ $RANK = 0 ] && exit 17; sleep 1000"
+    job = start("-n", "2", "--grace", "0.1", "bash", "-c", script)
+    assert job.finish() == 17
+    assert "sending SIGTERM to rank 1" in job.stderr
+
+
 def test_stubborn_ranks_are_killed(start: Start, write: Write) -> None:
     source = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

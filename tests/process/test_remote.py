@@ -202,6 +202,13 @@ def test_remote_rank_killed_by_a_signal(run: Start, script: str) -> None:
     assert f"was killed by SIG{name}" in job.stderr
 
 
+def test_a_killed_rank_is_to_blame(run: Start) -> None:
+    script = "[ $RANK = 0 ] && exit 17; sleep 0.5; [ $RANK = 3 ] && kill -9 $$; exit 18"
+    job = run(*TWO_BY_TWO, "--grace", "50", "bash", "-c", script)
+    assert job.finish() == 128 + signal.SIGKILL
+    assert re.search(r"rank 0 \(pid \d+\) exited with status 17", job.stderr)
+
+
 # Goal: signals reach all ranks, everywhere, once.
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_signals_reach_every_host(run: Start, write: Write, name: str) -> None:

@@ -14,7 +14,8 @@ The two talk in frames over the agent's standard input and output:
                      ready    the command can run; where rank 0 listens, if it is here
                      output   what a rank wrote
                      report   a line for the user
-                     failed   the exit status of the first rank that failed, at once
+                     failed   a rank's exit status, of the first that failed and of one that was
+                              killed after it, at once
                      done     all ranks have ended
 
 When the connection closes or falls silent the agent goes, and its ranks go as those of any
@@ -107,7 +108,7 @@ def agent() -> None:
         options,
         report=lambda message: connection.send("report", message=message),
         job=local_job,
-        when_failed=lambda status: connection.send("failed", status=status),
+        when_failed=lambda status, killed: connection.send("failed", status=status, killed=killed),
     )
     with forward_signals(launcher):
         try:

@@ -103,9 +103,9 @@ class Launcher:
         options: LaunchOptions,
         report: Callable[[str], None] = report_to_stderr,
         job: LocalJob | None = None,
-        when_failed: Callable[[int], None] = lambda status: None,
+        when_failed: Callable[[int, bool], None] = lambda status, killed: None,
     ) -> None:
-        """`when_failed` hears the exit status of the first rank that fails, at once."""
+        """`when_failed` hears what `JobStatus.take` takes and what changes the status, at once."""
         self._options = options
         self._report = report
         self._part = job
@@ -120,7 +120,7 @@ class Launcher:
         self._early_signals: list[int] = []
         self._interrupted = False
         self._sent: set[int] = set()  # signals that the ranks have from us
-        self.exit_status = 0
+        self._status = JobStatus()
 
     @property
     def pids(self) -> list[int]:
@@ -219,13 +219,13 @@ class Launcher:
 
     def wait(self) -> int:
         """Until every rank has ended and nothing of the job is left; returns the exit status:
-        0 if all ranks returned 0, else that of the first that failed, 128 + n for signal n."""
+        0 if all ranks returned 0, else that of the rank to blame, see JobStatus."""
         while self._running:
             for key, _ in self._selector.select(self._seconds_to_next_step()):
                 key.data()
             self._take_step()
         self._finish()
-        return self.exit_status
+        return self._status.value
 
     def signal(self, signum: int) -> None:
         """Forwards a signal to every rank and to all that it started; a second SIGINT kills."""
@@ -292,14 +292,14 @@ class Launcher:
                 self._report(f"{rank.title} exited with status {end.si_status}")
                 self._failed(end.si_status)
         else:
-            if end.si_status not in self._sent:  # it was not we who did it
+            killed = end.si_status not in self._sent  # it was not we who did it
+            if killed:
                 self._report(f"{rank.title} was killed by {signal_name(end.si_status)}")
-            self._failed(128 + end.si_status)
+            self._failed(128 + end.si_status, killed)
 
-    def _failed(self, status: int) -> None:
-        if self.exit_status == 0:
-            self.exit_status = status
-            self._when_failed(status)
+    def _failed(self, status: int, killed: bool = False) -> None:
+        if self._status.take(status, killed):
+            self._when_failed(status, killed)
         if self._next_step_at is None and not self._escalation:
             self._escalate_after(self._options.grace_seconds)
 
@@ -316,7 +316,8 @@ class Launcher:
         if self._timeout_at is not None and now >= self._timeout_at:
             self._timeout_at = None
             self._report("the job's time limit is over")
-            self.exit_status = self.exit_status or TIMED_OUT_STATUS
+            self._status.take(TIMED_OUT_STATUS)
+            self._status.final = True
             self._escalate_after(0)
         if self._next_step_at is None or now < self._next_step_at or not self._running:
             return
@@ -355,6 +356,27 @@ class Launcher:
         self._job.close()
         self._guard.dismiss()
         self._selector.close()
+
+
+@dataclass
+class JobStatus:
+    """The exit status of a job: 0, or that of the rank to blame, 128 + n for signal n.
+
+    To blame is the first that failed, but a rank that was killed before one that exited. The
+    others see a dying rank's connections close before the kernel reports its end, and may have
+    exited because of it by then.
+    """
+
+    value: int = 0
+    final: bool = False
+
+    def take(self, status: int, killed: bool = False) -> bool:
+        """Hears of a failure, `killed` by a signal that is not from us; returns whether it is the
+        one to blame now."""
+        if self.final or (self.value != 0 and not killed):
+            return False
+        self.value, self.final = status, killed
+        return True
 
 
 def resolve_command(command: Sequence[str]) -> list[str]:

@@ -24,6 +24,7 @@ from farandole.cli.hosts import Host, Placement
 from farandole.cli.job import new_job_id, new_secret
 from farandole.cli.launcher import (
     TIMED_OUT_STATUS,
+    JobStatus,
     LaunchError,
     LaunchOptions,
     Output,
@@ -91,7 +92,7 @@ class RemoteLauncher:
         self._early_signal = 0
         self._timeout_at: float | None = None
         self._give_up_at: float | None = None
-        self.exit_status = 0
+        self._status = JobStatus()
 
     def __enter__(self) -> RemoteLauncher:
         try:
@@ -196,7 +197,7 @@ class RemoteLauncher:
             times = [t for t in (self._timeout_at, self._give_up_at) if t is not None]
             self._turn(max(0.0, min(times) - time.monotonic()) if times else None)
             self._take_step()
-        return self.exit_status
+        return self._status.value
 
     def signal(self, signum: int) -> None:
         """Forwards a signal to every rank; a second SIGINT kills them."""
@@ -223,6 +224,7 @@ class RemoteLauncher:
             self._timeout_at = None
             self._report("the job's time limit is over")
             self._failed(TIMED_OUT_STATUS, after_seconds=0)
+            self._status.final = True
         if self._give_up_at is not None and now >= self._give_up_at:
             self._give_up_at = None
             for agent in self._agents:
@@ -235,10 +237,11 @@ class RemoteLauncher:
             if agent.unfinished and agent is not but:
                 self._outbox.put(agent.send, message)
 
-    def _failed(self, status: int, after_seconds: float, where: Agent | None = None) -> None:
-        first = self.exit_status == 0
-        if first:
-            self.exit_status = status
+    def _failed(
+        self, status: int, after_seconds: float, where: Agent | None = None, killed: bool = False
+    ) -> None:
+        first = self._status.value == 0
+        self._status.take(status, killed)
         if first or after_seconds == 0:
             self._tell_all(frame("end", after_seconds=after_seconds), but=where)
 
@@ -285,7 +288,8 @@ class RemoteLauncher:
         elif kind == "report":
             self._report(f"{agent.title}: {fields['message']}")
         elif kind == "failed":
-            self._failed(fields["status"], self._options.grace_seconds, agent)
+            grace_seconds = self._options.grace_seconds
+            self._failed(fields["status"], grace_seconds, agent, fields["killed"])
         elif kind == "done":
             agent.unfinished = False
 
