@@ -4,9 +4,9 @@
 
 Reads from its argument [[collective, bytes, [algorithm, …]], …]. Rank 0 prints a line of JSON per
 measurement: collective, algorithm, bytes, seconds (the median over rounds of the slowest rank's).
-In a round every algorithm has its turn, so that what disturbs the machine disturbs all alike. One
-that took more than SLACK times as long as the fastest in the first round sits the others out; after
-two sizes of SLOW_FROM bytes and more, larger ones as well, whatever its options.
+In a round every algorithm has its turn, so that what disturbs the machine disturbs all alike. Who
+takes how many times as long as the fastest sits out the rounds of a pass: PASSES. Who sits out the
+first one at two sizes of SLOW_FROM bytes and more, larger ones as well, whatever its options.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import numpy as np
 
 import farandole
 
-BUDGET_SECONDS = 4.0  # of one collective and size
-ROUNDS = (2, 200)
+# For one collective and size: who is no slower than so many times the fastest, for so many seconds,
+# in at least so many rounds.
+PASSES = ((2.0, 4.0, 1), (1.2, 12.0, 0))
+ROUNDS_MAX = 200  # of a pass
 LONG_SECONDS = 1.0  # beside which making plans and connections is nothing
-SLACK = 2.0
 SLOW_FROM = 64 << 10
 
 
@@ -47,13 +48,16 @@ def call_of(collective: str, data: np.ndarray, out: np.ndarray, spec: str) -> Ca
 def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
     first = {spec: timed(call) for spec, call in calls.items()}  # makes plans and connections
     first |= {spec: timed(calls[spec]) for spec in calls if first[spec] < LONG_SECONDS}
-    close = [spec for spec in calls if first[spec] <= SLACK * min(first.values())]
-    rounds = BUDGET_SECONDS / sum(first[spec] for spec in close)
     times = {spec: [seconds] for spec, seconds in first.items()}
-    for _ in range(int(min(max(rounds, ROUNDS[0]), ROUNDS[1])) - 1):
-        for spec in close:
-            times[spec].append(timed(calls[spec]))
-    return {spec: statistics.median(seconds) for spec, seconds in times.items()}
+    medians = first
+    for slack, seconds, rounds_min in PASSES:
+        close = [spec for spec in calls if medians[spec] <= slack * min(medians.values())]
+        rounds = int(seconds / sum(medians[spec] for spec in close))
+        for _ in range(min(max(rounds, rounds_min), ROUNDS_MAX)):
+            for spec in close:
+                times[spec].append(timed(calls[spec]))
+        medians = {spec: statistics.median(seconds) for spec, seconds in times.items()}
+    return medians
 
 
 def main() -> None:
@@ -76,7 +80,7 @@ def main() -> None:
                 print(json.dumps(row), flush=True)
         for name in {names[spec] for spec in took}:
             best = min(seconds for spec, seconds in took.items() if names[spec] == name)
-            late = size >= SLOW_FROM and best > SLACK * min(took.values())
+            late = size >= SLOW_FROM and best > PASSES[0][0] * min(took.values())
             slow[collective, name] = slow[collective, name] + 1 if late else 0
     farandole.shutdown()
 

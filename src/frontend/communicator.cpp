@@ -1,9 +1,9 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "engine/collective.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
@@ -49,7 +49,7 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
   if (scales) {
     scale(spec.staged_in.get(), spec.in, in_count, arguments.dtype, call.options.factor);
   } else {
-    std::memcpy(spec.staged_in.get(), spec.in, (in_count * element).value());
+    copy_bytes(spec.staged_in.get(), spec.in, (in_count * element).value());
   }
   spec.in = spec.staged_in.get();
   return {};

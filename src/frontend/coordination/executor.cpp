@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "base/copy.hpp"
 #include "frontend/coordination/adasum.hpp"
 #include "frontend/coordination/neutral.hpp"
 #include "reduce/reduce.hpp"
@@ -255,7 +255,7 @@ Result<void> Executor::pack(Flight& flight) {
     if (!flight.tasks[i]) {
       fill_neutral(at, count, terms.dtype, terms.reduction);
     } else if (bytes > 0) {
-      std::memcpy(at, flight.tasks[i]->call.in, bytes);
+      copy_bytes(at, flight.tasks[i]->call.in, bytes);
     }
     at += bytes;
   }
@@ -271,9 +271,7 @@ Result<void> Executor::launch_adasum(Flight& flight) {
   if (auto packed = pack(flight); !packed) return packed;
   flight.started = Clock::now();
   const Bytes size = flight.count * size_of(flight.terms().dtype);
-  if (flight.in != flight.out && size.value() > 0) {
-    std::memcpy(flight.out, flight.in, size.value());
-  }
+  if (flight.in != flight.out) copy_bytes(flight.out, flight.in, size.value());
   if (flight.terms().dtype == DType::kFloat32) {
     auto* values = reinterpret_cast<float*>(flight.out);
     return adasum(communicator_, {values, flight.count.value()}, flight.name);
@@ -383,7 +381,7 @@ void Executor::finish(Flight& flight, Result<void> outcome) {
     const coordinator::Request& member = *flight.members[i].response.request;
     const std::size_t bytes = size_in_bytes(member.shape, member.dtype).value();
     if (flight.tasks[i] && outcome && bytes > 0) {
-      std::memcpy(flight.tasks[i]->call.out, at, bytes);
+      copy_bytes(flight.tasks[i]->call.out, at, bytes);
     }
     at += bytes;
   }

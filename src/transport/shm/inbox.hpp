@@ -52,6 +52,7 @@ class Inbox {
   static void reply(Peer& peer, std::uint64_t entry, Reply reply);
 
   const Peers& peers_;
+  const std::size_t pipe_bytes_;
   Matcher matcher_;
   IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source offset, phase = entry
   std::size_t step_left_ = 0;

@@ -34,14 +34,27 @@ inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kSlotBytes = 4096;
 inline constexpr std::size_t kEntryCount = 1024;
 inline constexpr std::size_t kPipeCount = 8;
-inline constexpr std::size_t kPipeBytes = std::size_t{256} << 10;
+
+/// Bytes of a pipe. Those to all peers together hold as much as a core's second-level cache: a
+/// block that has left the receiver's by the time it is written again is written twice as fast.
+constexpr std::size_t pipe_bytes(std::size_t ranks_on_host) {
+  const std::size_t cache = std::size_t{1} << 20,
+                    peers = std::max<std::size_t>(ranks_on_host, 2) - 1;
+  return std::max(std::bit_floor(cache / peers), std::size_t{256} << 10);
+}
 
 /// How a message is cut on its way through a pipe: so that the receiver works on one block while
 /// the sender fills the next.
 constexpr std::size_t block_bytes(std::size_t message_bytes) {
-  return std::bit_floor(std::clamp(message_bytes / 4, std::size_t{16} << 10, kPipeBytes / 4));
+  return std::bit_floor(
+      std::clamp(message_bytes / 4, std::size_t{16} << 10, std::size_t{64} << 10));
 }
 static_assert(block_bytes(0) % Receive::kPieceAlignment == 0);
+
+/// Where in a pipe of so many bytes a block lies.
+constexpr std::size_t block_offset(std::uint64_t index, std::size_t block, std::size_t pipe) {
+  return index % (pipe / block) * block;
+}
 
 /// Slots per ring: fewer when many ranks share the host, so that rings stay a small part of it.
 constexpr std::size_t slot_count(std::size_t ranks_on_host) {
@@ -94,6 +107,7 @@ struct Entry {
   // The sender's.
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
   std::atomic<std::uint64_t> pipe;      // offset; 0 until there
+  std::atomic<std::uint64_t> first;     // index of its first block there, valid with `pipe`
   std::atomic<std::uint64_t> produced;  // blocks staged
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy.hpp"
+
 namespace farandole::shm {
 namespace {
 
@@ -20,10 +22,12 @@ Slot* free_slot(Peer& peer) {
 
 }  // namespace
 
-Outbox::Outbox(const Memory& memory, Entry* entries, std::byte* pipes, bool peer_memory)
+Outbox::Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size_t pipe_bytes,
+               bool peer_memory)
     : memory_(memory),
       entries_(entries),
       pipes_(pipes),
+      pipe_bytes_(pipe_bytes),
       peer_memory_(peer_memory),
       uses_(kEntryCount) {
   for (std::size_t i = kEntryCount; i > 0; --i) free_entries_.push_back(i - 1);
@@ -61,7 +65,7 @@ bool Outbox::write(Peer& peer, Send& send) {
     std::memcpy(slot->payload, &announcement, sizeof(announcement));
     announced_.push(send);
   } else {
-    if (send.bytes.value() > 0) std::memcpy(slot->payload, send.source, send.bytes.value());
+    copy_bytes(slot->payload, send.source, send.bytes.value());
     send.finish();
   }
   ++peer.written;
@@ -85,9 +89,8 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   send.handle = index;
   const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
   if (offset) return Announcement{offset->value(), index};
-  // A second pipe to the peer would only spread over more of the cache, and half of the pipes are
-  // for messages whose receives are there, which may be waited for.
-  if (peer.pipes == 0 && free_pipes_.size() > kPipeCount / 2) take_pipe(index);
+  // Half of the pipes are for messages whose receives are there, which may be waited for.
+  if (free_pipes_.size() > kPipeCount / 2) take_pipe(send);
   return Announcement{Announcement::kStaged, index};
 }
 
@@ -121,14 +124,16 @@ bool Outbox::stage(Send& send) {
   Entry& entry = entries_[send.handle];
   if (use.pipe == kNoPipe) {
     if (free_pipes_.empty()) return false;
-    take_pipe(send.handle);
+    take_pipe(send);
   }
   std::uint64_t produced = entry.produced.load(std::memory_order_relaxed);
   const std::size_t block = block_bytes(send.bytes.value());
-  while (send.moved < send.bytes && produced - observe(entry.consumed) < kPipeBytes / block) {
-    std::byte* target = pipes_ + use.pipe * kPipeBytes + produced * block % kPipeBytes;
+  while (send.moved < send.bytes && produced - observe(entry.consumed) < pipe_bytes_ / block) {
+    const std::uint64_t first = entry.first.load(std::memory_order_relaxed);
+    std::byte* target =
+        pipes_ + use.pipe * pipe_bytes_ + block_offset(first + produced, block, pipe_bytes_);
     const std::size_t piece = std::min((send.bytes - send.moved).value(), block);
-    std::memcpy(target, send.source + send.moved.value(), piece);
+    copy_bytes(target, send.source + send.moved.value(), piece);
     send.moved += Bytes{piece};
     publish(entry.produced, ++produced);
     use.peer->ring();
@@ -137,21 +142,26 @@ bool Outbox::stage(Send& send) {
   return send.moved == send.bytes;
 }
 
-void Outbox::take_pipe(std::size_t index) {
+/// The pipe used last, from where its last message ended: so small messages, too, go round all of
+/// it, and no more memory is touched than is in use at once.
+void Outbox::take_pipe(Send& send) {
   const std::size_t pipe = free_pipes_.back();
   free_pipes_.pop_back();
-  uses_[index].pipe = pipe;
-  ++uses_[index].peer->pipes;
-  const std::byte* data = pipes_ + pipe * kPipeBytes;
-  publish(entries_[index].pipe, static_cast<std::uint64_t>(data - memory_.base()));
+  Use& use = uses_[send.handle];
+  use.pipe = pipe;
+  Entry& entry = entries_[send.handle];
+  const std::size_t block = block_bytes(send.bytes.value());
+  const std::size_t blocks = (send.bytes.value() + block - 1) / block;
+  const std::size_t first = (pipe_ends_[pipe] + block - 1) / block;
+  pipe_ends_[pipe] = (first + blocks) * block % pipe_bytes_;
+  entry.first.store(first, std::memory_order_relaxed);
+  const std::byte* data = pipes_ + pipe * pipe_bytes_;
+  publish(entry.pipe, static_cast<std::uint64_t>(data - memory_.base()));
 }
 
 void Outbox::free_entry(std::size_t index) {
   const Use use = uses_[index];
-  if (use.pipe != kNoPipe) {
-    free_pipes_.push_back(use.pipe);
-    --use.peer->pipes;
-  }
+  if (use.pipe != kNoPipe) free_pipes_.push_back(use.pipe);
   if (!use.peer->failed) {
     free_entries_.push_back(index);
   } else {

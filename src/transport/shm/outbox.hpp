@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,9 +19,10 @@ namespace farandole::shm {
 /// Threads   the engine's driver only.
 class Outbox {
  public:
-  /// `entries` [kEntryCount] and `pipes` [kPipeCount * kPipeBytes] lie in `memory`. Without
+  /// `entries` [kEntryCount] and `pipes` [kPipeCount * pipe_bytes] lie in `memory`. Without
   /// `peer_memory` every announced source is staged.
-  Outbox(const Memory& memory, Entry* entries, std::byte* pipes, bool peer_memory);
+  Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size_t pipe_bytes,
+         bool peer_memory);
 
   void post(Peer& peer, Send& send);
 
@@ -48,18 +50,20 @@ class Outbox {
   Announcement announce(Peer& peer, Send& send);
   bool ended(Send& send);
   bool stage(Send& send);
-  void take_pipe(std::size_t index);
+  void take_pipe(Send& send);
   void free_entry(std::size_t index);
 
   const Memory& memory_;
   Entry* const entries_;
   std::byte* const pipes_;
+  const std::size_t pipe_bytes_;
   const bool peer_memory_;
-  std::vector<Use> uses_;                     // by entry
-  std::vector<std::size_t> free_entries_;     // never grows past kEntryCount
-  std::vector<std::size_t> free_pipes_;       // never grows past kPipeCount
-  IntrusiveQueue<Send, Transfer> announced_;  // handle = entry, moved = bytes staged
-  std::vector<std::size_t> lingering_;        // entries whose send has ended before the receiver
+  std::vector<Use> uses_;                            // by entry
+  std::vector<std::size_t> free_entries_;            // never grows past kEntryCount
+  std::vector<std::size_t> free_pipes_;              // never grows past kPipeCount
+  std::array<std::size_t, kPipeCount> pipe_ends_{};  // where a pipe's last message ended
+  IntrusiveQueue<Send, Transfer> announced_;         // handle = entry, moved = bytes staged
+  std::vector<std::size_t> lingering_;  // entries whose send has ended before the receiver
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t sent_messages_ = 0;
   bool moved_ = false;

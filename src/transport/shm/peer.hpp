@@ -39,7 +39,6 @@ struct Peer {
   Slot* out_slots = nullptr;
   std::uint64_t written = 0;
   std::uint64_t writable = 0;  // slots below this position are free, as last seen
-  std::size_t pipes = 0;       // in use for messages to it
   IntrusiveQueue<Send, Transfer> waiting;
 
   // From the peer.

@@ -73,7 +73,6 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
       options_(std::move(options)),
       capabilities_{.name = "shm",
                     .peer_memory = options_.peer_memory,
-                    .eager_bytes_max = Bytes{shm::kPipeBytes},
                     .follows = true,
                     .follow_bytes = Bytes{Slot::kPayloadBytes}} {
   const Member& own = members_[static_cast<std::size_t>(self.value())];
@@ -86,6 +85,7 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
     peers_.by_rank[static_cast<std::size_t>(member.rank.value())] = peer.get();
     peers_.local.push_back(std::move(peer));
   }
+  capabilities_.eager_bytes_max = Bytes{shm::pipe_bytes(peers_.local.size())};
 }
 
 Result<std::unique_ptr<ShmTransport>> ShmTransport::create(Rank self, const Members& members,
@@ -109,10 +109,12 @@ Result<void> ShmTransport::lay_out() {
   if (!rings) return rings.error();
   const auto entries = place<Entry>(memory_, shm::kEntryCount);
   if (!entries) return entries.error();
-  const auto pipes = memory_.allocate(Bytes{shm::kPipeCount * shm::kPipeBytes});
+  const std::size_t pipe_bytes = shm::pipe_bytes(peers_.local.size());
+  const auto pipes = memory_.allocate(Bytes{shm::kPipeCount * pipe_bytes});
   if (!pipes) return pipes.error();
   rings_ = *rings;
-  outbox_ = std::make_unique<shm::Outbox>(memory_, *entries, *pipes, options_.peer_memory);
+  outbox_ =
+      std::make_unique<shm::Outbox>(memory_, *entries, *pipes, pipe_bytes, options_.peer_memory);
   inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_);
   header_of(memory_).entries = offset_in(memory_, *entries);
   shm::publish(header_of(memory_).rings, offset_in(memory_, rings_));

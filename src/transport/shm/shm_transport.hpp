@@ -77,7 +77,7 @@ class ShmTransport : public Transport {
   Memory& memory_;
   Doorbell& bell_;
   const Options options_;
-  const Capabilities capabilities_;
+  Capabilities capabilities_;
   std::mutex connect_mutex_;
   shm::Peers peers_;
   std::size_t self_index_ = 0;

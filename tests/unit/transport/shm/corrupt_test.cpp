@@ -96,7 +96,7 @@ TEST_F(CorruptPeer, SourceThatWraps) {
 }
 TEST_F(CorruptPeer, PipeBeyondTheMemory) {
   entry(5).produced = 1;
-  entry(5).pipe = theirs_.memory->reserved().value() - kPipeBytes + 64;
+  entry(5).pipe = theirs_.memory->reserved().value() - pipe_bytes(2) + 64;
   write(Kind::kAnnouncement, kLarge, Announcement::kStaged, 5);
   expect_peer_fails(kLarge);
 }
