@@ -70,6 +70,15 @@ TEST(Plan, TiesGoToTheSimplest) {
   EXPECT_EQ(choose(clear).spec, "double_binary_tree:chunks=8");
 }
 
+// Goal: a broadcast to one rank is one message, of any size, wherever that rank is.
+TEST(Plan, TwoRanksNeedNoTree) {
+  for (const double bytes : {4.0, 64 * kKiB, 256 * kKiB, 4 * kMiB, 256 * kMiB}) {
+    for (const std::int64_t hosts : {1, 2}) {
+      EXPECT_EQ(best(Collective::kBroadcast, bytes, 2, hosts, false), "direct") << bytes;
+    }
+  }
+}
+
 // Goal: ranks that share cores take fewer rounds, since each is a change of who runs.
 TEST(Plan, SharedCoresPayForRounds) {
   const auto broadcast = [](std::int64_t cores) {
