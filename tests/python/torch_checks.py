@@ -31,7 +31,9 @@ def checks_of(namespace: dict[str, Any]) -> list[str]:
 
 def launch(rank_count: int, *command: str | Path) -> subprocess.CompletedProcess[str]:
     """`farandole run` of a command, on one thread per rank and with a deadline."""
-    launcher = [sys.executable, "-m", "farandole.cli", "run", "-n", str(rank_count)]
+    # A shell's background jobs ignore SIGINT, and so would what they start.
+    python = ["env", "--default-signal", sys.executable]
+    launcher = [*python, "-m", "farandole.cli", "run", "-n", str(rank_count)]
     return subprocess.run(
         [*launcher, "--timeout", str(TIMEOUT_SECONDS), "--", *map(str, command)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
