@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/copy.hpp"
 
@@ -79,7 +80,7 @@ bool Outbox::write(Peer& peer, Send& send) {
 Announcement Outbox::announce(Peer& peer, Send& send) {
   const std::size_t index = free_entries_.back();
   free_entries_.pop_back();
-  uses_[index] = Use{&peer, kNoPipe};
+  uses_[index] = Use{.peer = &peer};
   Entry& entry = entries_[index];
   entry.cancelled.store(0, std::memory_order_relaxed);
   entry.pipe.store(0, std::memory_order_relaxed);
@@ -90,7 +91,7 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
   if (offset) return Announcement{offset->value(), index};
   // Half of the pipes are for messages whose receives are there, which may be waited for.
-  if (free_pipes_.size() > kPipeCount / 2) take_pipe(send);
+  if (!join_pipe(send) && free_pipes_.size() > kPipeCount / 2) take_pipe(send);
   return Announcement{Announcement::kStaged, index};
 }
 
@@ -110,58 +111,99 @@ bool Outbox::ended(Send& send) {
   if (reply == Reply::kFinished) {
     free_entry(send.handle);
   } else {
-    const bool may_stage = reply == Reply::kAccepted || uses_[send.handle].pipe != kNoPipe;
-    if (!may_stage || !stage(send)) return false;
+    const Use& use = uses_[send.handle];
+    if (use.pipe == kNone) {
+      if (reply != Reply::kAccepted || free_pipes_.empty()) return false;
+      take_pipe(send);
+    }
+    Pipe& pipe = contents_[use.pipe];
+    const bool staged = stage(pipe);
+    send.moved = std::min(send.bytes, Bytes{pipe.produced * block_bytes(send.bytes.value())});
+    if (!staged) return false;
     lingering_.push_back(send.handle);  // the pipe stays until the receiver has emptied it
   }
   send.finish();
   return moved_ = true;
 }
 
-/// Fills the free blocks of the send's pipe; true once the whole source is in it.
-bool Outbox::stage(Send& send) {
-  Use& use = uses_[send.handle];
-  Entry& entry = entries_[send.handle];
-  if (use.pipe == kNoPipe) {
-    if (free_pipes_.empty()) return false;
-    take_pipe(send);
-  }
-  std::uint64_t produced = entry.produced.load(std::memory_order_relaxed);
-  const std::size_t block = block_bytes(send.bytes.value());
-  while (send.moved < send.bytes && produced - observe(entry.consumed) < pipe_bytes_ / block) {
-    const std::uint64_t first = entry.first.load(std::memory_order_relaxed);
-    std::byte* target =
-        pipes_ + use.pipe * pipe_bytes_ + block_offset(first + produced, block, pipe_bytes_);
-    const std::size_t piece = std::min((send.bytes - send.moved).value(), block);
-    copy_bytes(target, send.source + send.moved.value(), piece);
-    send.moved += Bytes{piece};
-    publish(entry.produced, ++produced);
-    use.peer->ring();
+/// Fills the free blocks of a pipe; true once the whole source is in it.
+bool Outbox::stage(Pipe& pipe) {
+  const std::size_t block = block_bytes(pipe.bytes.value());
+  std::byte* data = pipes_ + static_cast<std::size_t>(&pipe - contents_.data()) * pipe_bytes_;
+  std::size_t staged = pipe.produced * block;
+  while (staged < pipe.bytes.value() && pipe.produced - consumed(pipe) < pipe_bytes_ / block) {
+    const std::size_t piece = std::min(pipe.bytes.value() - staged, block);
+    copy_bytes(data + block_offset(pipe.first + pipe.produced, block, pipe_bytes_),
+               pipe.source + staged, piece);
+    staged += piece;
+    ++pipe.produced;
+    for (std::size_t i = pipe.users; i != kNone; i = uses_[i].next) {
+      publish(entries_[i].produced, pipe.produced);
+      uses_[i].peer->ring();
+    }
     moved_ = true;
   }
-  return send.moved == send.bytes;
+  return staged >= pipe.bytes.value();
+}
+
+/// Blocks that every reader is done with.
+std::uint64_t Outbox::consumed(const Pipe& pipe) const {
+  std::uint64_t least = pipe.produced;
+  for (std::size_t i = pipe.users; i != kNone; i = uses_[i].next) {
+    least = std::min(least, observe(entries_[i].consumed));
+  }
+  return least;
+}
+
+/// Reads along in a pipe that is to carry the same source, if nothing is in it yet: until then no
+/// send from this source has ended, so the source is what it was when the pipe was taken.
+bool Outbox::join_pipe(const Send& send) {
+  for (std::size_t i = 0; i < kPipeCount; ++i) {
+    const Pipe& pipe = contents_[i];
+    if (pipe.users == kNone || pipe.produced > 0 || pipe.source != send.source ||
+        pipe.bytes != send.bytes || pipe.operation != send.tag.operation) {
+      continue;
+    }
+    use_pipe(send.handle, i);
+    return true;
+  }
+  return false;
 }
 
 /// The pipe used last, from where its last message ended: so small messages, too, go round all of
 /// it, and no more memory is touched than is in use at once.
-void Outbox::take_pipe(Send& send) {
-  const std::size_t pipe = free_pipes_.back();
+void Outbox::take_pipe(const Send& send) {
+  const std::size_t index = free_pipes_.back();
   free_pipes_.pop_back();
-  Use& use = uses_[send.handle];
-  use.pipe = pipe;
-  Entry& entry = entries_[send.handle];
+  Pipe& pipe = contents_[index];
   const std::size_t block = block_bytes(send.bytes.value());
   const std::size_t blocks = (send.bytes.value() + block - 1) / block;
-  const std::size_t first = (pipe_ends_[pipe] + block - 1) / block;
-  pipe_ends_[pipe] = (first + blocks) * block % pipe_bytes_;
-  entry.first.store(first, std::memory_order_relaxed);
+  pipe.operation = send.tag.operation;
+  pipe.source = send.source;
+  pipe.bytes = send.bytes;
+  pipe.first = (pipe.end + block - 1) / block;
+  pipe.produced = 0;
+  pipe.end = (pipe.first + blocks) * block % pipe_bytes_;
+  use_pipe(send.handle, index);
+}
+
+void Outbox::use_pipe(std::size_t entry, std::size_t pipe) {
+  uses_[entry].pipe = pipe;
+  uses_[entry].next = std::exchange(contents_[pipe].users, entry);
+  entries_[entry].first.store(contents_[pipe].first, std::memory_order_relaxed);
   const std::byte* data = pipes_ + pipe * pipe_bytes_;
-  publish(entry.pipe, static_cast<std::uint64_t>(data - memory_.base()));
+  publish(entries_[entry].pipe, static_cast<std::uint64_t>(data - memory_.base()));
 }
 
 void Outbox::free_entry(std::size_t index) {
   const Use use = uses_[index];
-  if (use.pipe != kNoPipe) free_pipes_.push_back(use.pipe);
+  if (use.pipe != kNone) {
+    Pipe& pipe = contents_[use.pipe];
+    std::size_t* link = &pipe.users;
+    while (*link != index) link = &uses_[*link].next;
+    *link = use.next;
+    if (pipe.users == kNone) free_pipes_.push_back(use.pipe);
+  }
   if (!use.peer->failed) {
     free_entries_.push_back(index);
   } else {

@@ -15,7 +15,8 @@
 
 namespace farandole::shm {
 
-/// The sends of one rank: into its rings, through its entries and pipes.
+/// The sends of one rank: into its rings, through its entries and pipes. Sends of one operation
+/// that have one source share a pipe, so that it is copied once, whoever reads it.
 /// Threads   the engine's driver only.
 class Outbox {
  public:
@@ -39,18 +40,31 @@ class Outbox {
   std::uint64_t sent_messages() const { return sent_messages_; }
 
  private:
-  static constexpr std::size_t kNoPipe = kPipeCount;
+  static constexpr std::size_t kNone = kEntryCount;
   /// What an entry in use belongs to.
   struct Use {
     Peer* peer = nullptr;
-    std::size_t pipe = kNoPipe;
+    std::size_t pipe = kNone;
+    std::size_t next = kNone;  // the next entry on the pipe
+  };
+  struct Pipe {
+    std::size_t users = kNone;  // the first entry that reads it; kNone while it is free
+    OperationId operation;
+    const std::byte* source = nullptr;
+    Bytes bytes;
+    std::uint64_t first = 0;     // index of the message's first block
+    std::uint64_t produced = 0;  // blocks staged
+    std::size_t end = 0;         // where the last message ended
   };
 
   bool write(Peer& peer, Send& send);
   Announcement announce(Peer& peer, Send& send);
   bool ended(Send& send);
-  bool stage(Send& send);
-  void take_pipe(Send& send);
+  bool stage(Pipe& pipe);
+  std::uint64_t consumed(const Pipe& pipe) const;
+  bool join_pipe(const Send& send);
+  void take_pipe(const Send& send);
+  void use_pipe(std::size_t entry, std::size_t pipe);
   void free_entry(std::size_t index);
 
   const Memory& memory_;
@@ -58,12 +72,12 @@ class Outbox {
   std::byte* const pipes_;
   const std::size_t pipe_bytes_;
   const bool peer_memory_;
-  std::vector<Use> uses_;                            // by entry
-  std::vector<std::size_t> free_entries_;            // never grows past kEntryCount
-  std::vector<std::size_t> free_pipes_;              // never grows past kPipeCount
-  std::array<std::size_t, kPipeCount> pipe_ends_{};  // where a pipe's last message ended
-  IntrusiveQueue<Send, Transfer> announced_;         // handle = entry, moved = bytes staged
-  std::vector<std::size_t> lingering_;  // entries whose send has ended before the receiver
+  std::vector<Use> uses_;  // by entry
+  std::array<Pipe, kPipeCount> contents_;
+  std::vector<std::size_t> free_entries_;     // never grows past kEntryCount
+  std::vector<std::size_t> free_pipes_;       // never grows past kPipeCount
+  IntrusiveQueue<Send, Transfer> announced_;  // handle = entry, moved = bytes staged
+  std::vector<std::size_t> lingering_;        // entries whose send has ended before the receiver
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t sent_messages_ = 0;
   bool moved_ = false;

@@ -1,0 +1,172 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "transport/shm/layout.hpp"
+#include "unit/transport/shm/ranks.hpp"
+
+namespace farandole {
+namespace {
+
+/// Rank 0 sends what peers cannot read in place to ranks 1 to 3; one thread drives them all.
+class SharedPipe : public testing::Test {
+ protected:
+  static constexpr int kRanks = 4;
+  static constexpr std::size_t kBytes = 1'000'000;
+
+  void SetUp() override {
+    Members members;
+    for (const ShmRank& rank : ranks_) members.push_back(rank.member);
+    for (std::size_t i = 0; i < kRanks; ++i) transports_[i] = ranks_[i].join(members);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kRanks; ++i) {
+      threads.emplace_back([this, i] {
+        std::vector<Rank> peers;
+        for (int j = 0; j < kRanks; ++j) {
+          if (j != i) peers.emplace_back(j);
+        }
+        EXPECT_TRUE(at(i).connect(peers, Deadline::never()));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (auto& target : targets_) target.resize(kBytes);
+  }
+
+  ShmTransport& at(int rank) { return *transports_[static_cast<std::size_t>(rank)]; }
+  std::vector<std::byte>& target(int rank) { return targets_[static_cast<std::size_t>(rank)]; }
+  void send(int to, const std::vector<std::byte>& source) {
+    sends_[static_cast<std::size_t>(to)] = send_to(to, 1, source.data(), kBytes);
+    at(0).post(sends_[static_cast<std::size_t>(to)]);
+  }
+  void receive(int to) {
+    receives_[static_cast<std::size_t>(to)] = receive_from(0, 1, target(to).data(), kBytes);
+    at(to).post(receives_[static_cast<std::size_t>(to)]);
+  }
+  void drive(std::initializer_list<int> ranks) {
+    for (int i = 0; i < 100; ++i) {
+      for (const int rank : ranks) (void)at(rank).progress();
+    }
+  }
+  Bytes moved(int to) const { return receives_[static_cast<std::size_t>(to)].moved; }
+  void expect_sent(int to) const {
+    EXPECT_EQ(sends_[static_cast<std::size_t>(to)].state, TransferState::kDone) << to;
+  }
+  void expect_received(int to, std::byte value) {
+    EXPECT_EQ(receives_[static_cast<std::size_t>(to)].state, TransferState::kDone) << to;
+    EXPECT_EQ(std::ranges::count(target(to), value), static_cast<std::ptrdiff_t>(kBytes)) << to;
+  }
+  /// Where the pipes of rank 0 are whose entries have one.
+  std::set<std::uint64_t> pipes() {
+    const ShmRank& self = ranks_[0];
+    const auto* header = reinterpret_cast<const shm::Header*>(self.memory->base());
+    const auto* entries =
+        reinterpret_cast<const shm::Entry*>(self.memory->base() + header->entries);
+    std::set<std::uint64_t> offsets;
+    for (std::size_t i = 0; i < shm::kEntryCount; ++i) offsets.insert(entries[i].pipe);
+    offsets.erase(0);
+    return offsets;
+  }
+
+  std::array<ShmRank, kRanks> ranks_{ShmRank(0), ShmRank(1), ShmRank(2), ShmRank(3)};
+  std::array<std::unique_ptr<ShmTransport>, kRanks> transports_;
+  std::array<std::vector<std::byte>, kRanks> targets_;
+  std::array<Send, kRanks> sends_;
+  std::array<Receive, kRanks> receives_;
+  std::vector<std::byte> source_ = std::vector<std::byte>(kBytes, std::byte{1});
+};
+
+// Goal: one source for several peers is staged once, and none of them misses a byte.
+// Method: count the pipes; let one receiver run ahead, which may not be further than a pipe.
+TEST_F(SharedPipe, OneSourceTakesOnePipe) {
+  for (int to = 1; to < kRanks; ++to) send(to, source_);
+  EXPECT_EQ(pipes().size(), 1U);
+  receive(1);
+  drive({0, 1});
+  EXPECT_EQ(moved(1), Bytes{shm::pipe_bytes(kRanks)});
+  receive(2);
+  receive(3);
+  drive({0, 1, 2, 3});
+  for (int to = 1; to < kRanks; ++to) {
+    expect_sent(to);
+    expect_received(to, std::byte{1});
+  }
+}
+
+// Goal: other sources have pipes of their own, and wait for nobody else's reader.
+// Method: two sources; only one of their receivers is there.
+TEST_F(SharedPipe, AnotherSourceTakesAnother) {
+  const std::vector<std::byte> other(kBytes, std::byte{2});
+  send(1, source_);
+  send(2, other);
+  EXPECT_EQ(pipes().size(), 2U);
+  receive(2);
+  drive({0, 2});
+  expect_sent(2);
+  expect_received(2, std::byte{2});
+}
+
+// Goal: what a source holds later is not taken for what it held before.
+// Method: small enough to be staged before anyone reads it; written again; sent to another rank.
+TEST_F(SharedPipe, SourceMayChangeOnceItIsStaged) {
+  constexpr std::size_t kSmall = 10'000;
+  std::fill(target(1).begin(), target(1).end(), std::byte{0});
+  Send first = send_to(1, 1, source_.data(), kSmall),
+       second = send_to(2, 1, source_.data(), kSmall);
+  Receive early = receive_from(0, 1, target(1).data(), kSmall);
+  Receive late = receive_from(0, 1, target(2).data(), kSmall);
+  at(0).post(first);
+  drive({0});
+  ASSERT_EQ(first.state, TransferState::kDone);
+  std::ranges::fill(source_, std::byte{5});
+  at(0).post(second);
+  at(1).post(early);
+  at(2).post(late);
+  drive({0, 1, 2});
+  EXPECT_EQ(late.state, TransferState::kDone);
+  EXPECT_EQ(std::count(target(1).begin(), target(1).begin() + kSmall, std::byte{1}), kSmall);
+  EXPECT_EQ(std::count(target(2).begin(), target(2).begin() + kSmall, std::byte{5}), kSmall);
+}
+
+// Goal: who fails in the middle holds up nobody else on the pipe.
+// Method: one reader fails before it has read anything, one in the middle.
+TEST_F(SharedPipe, FailedReadersAreNotWaitedFor) {
+  for (int to = 1; to < kRanks; ++to) send(to, source_);
+  receive(1);
+  receive(2);
+  drive({0, 1, 2});
+  EXPECT_LT(moved(1), Bytes{kBytes});
+  at(0).peer_failed(Rank{3});
+  at(0).peer_failed(Rank{2});
+  drive({0, 1});
+  expect_sent(1);
+  expect_received(1, std::byte{1});
+}
+
+// Goal: a shared pipe is free again after its operation ended, however it did.
+// Method: more operations than there are pipes, cancelled with and without a reader in the middle.
+TEST_F(SharedPipe, CancelFreesIt) {
+  for (std::uint32_t i = 2; i < 2 + 4 * shm::kPipeCount; ++i) {
+    std::array<Send, 2> sends = {send_to(1, i, source_.data(), kBytes),
+                                 send_to(2, i, source_.data(), kBytes)};
+    Receive reader = receive_from(0, i, target(1).data(), kBytes);
+    for (Send& send : sends) at(0).post(send);
+    if (i % 2 == 0) at(1).post(reader);
+    drive({0, 1, 2});
+    for (const int rank : {0, 1, 2}) EXPECT_TRUE(at(rank).cancel({1, i}));
+    drive({0, 1, 2});
+  }
+  for (int to = 1; to < kRanks; ++to) send(to, source_);
+  EXPECT_EQ(pipes().size(), 1U);
+  for (int to = 1; to < kRanks; ++to) receive(to);
+  drive({0, 1, 2, 3});
+  for (int to = 1; to < kRanks; ++to) expect_received(to, std::byte{1});
+}
+
+}  // namespace
+}  // namespace farandole
