@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Costs of a hop from measured times, by least squares on relative errors.
 
-The model is that of struct HopCost (src/model/machine.hpp), whose times are linear in four
-unknowns: a library call, the start-up of a message, seconds per byte, and a pipeline's fill in
-seconds per byte. Each is at least 0, and the fill at most one message. Rings of more than two ranks
-alone tell it from the rate; it stays 0 unless it explains a good part of the error.
+The model is that of struct HopCost (src/model/machine.hpp). What does not depend on the size comes
+from the smallest messages alone: a library call, the start-up of a message, and what it pays for
+others, of its rank and of all ranks. They are told apart by rings, in which all ranks send in every
+round, by exchanges of all with all, and by a message that is passed from rank to rank by itself.
+Larger messages would not do: networks pass so many bytes faster than the rate at which they go on.
 
-In these rings all ranks send in every round. What of the start-up is there because of the others
-shows in a message that is passed from rank to rank, by itself. What several messages of a rank at
-once cost beyond that is found last, from the samples with such ones.
+Then come seconds per byte, and a pipeline's fill in seconds per byte, at most one message. Rings of
+more than two ranks alone tell it from the rate; it stays 0 unless it explains a good part of the
+error.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import numpy.typing as npt
 
 _Vector = npt.NDArray[np.float64]
 _WORTH_A_FILL = 0.9  # what a fill must leave of the squared error
+_SMALL_BYTES = 64
 _LARGEST = 5  # sizes of a fifth of the largest and more
 _CREDIBLE = 0.01  # share of the time per byte that was seen
-_CROWDED = 1.5  # times as long a start-up is among others as alone, or nothing is said of it
+_CROWDED = 1.5  # times as long a start-up is in a ring as alone, or nothing is said of crowding
 RINGS = ("exchange", "allgather", "allreduce")
 FAN = "alltoall"
 PASS = "broadcast"
@@ -45,8 +47,7 @@ class Sample:
     seconds: float
 
     def terms(self) -> tuple[float, float, float, float]:
-        """What the unknowns are multiplied by: calls, messages, their bytes, and the bytes of the
-        first one."""
+        """What is paid for: calls, messages, their bytes, and the bytes of the first one."""
         if self.pattern == "exchange":
             return 1.0, 1.0, float(self.size_bytes), float(self.size_bytes)
         rounds = (self.ranks - 1) * (2 if self.pattern == "allreduce" else 1)
@@ -109,48 +110,52 @@ class Fit:
 
 def fit(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
     """All unknowns, rates to the largest messages alone. `reduce_per_byte` was measured apart."""
-    found = _fit_rings([s for s in samples if s.pattern in RINGS], reduce_per_byte)
-    passes = [sample for sample in samples if sample.pattern == PASS]
-    if passes:
-        found = _fit_passes(passes, found)
+    small = [sample for sample in samples if sample.size_bytes <= _SMALL_BYTES]
+    found = _fit_start_up(small, reduce_per_byte)
+    found = _fit_rate([sample for sample in samples if sample.pattern in RINGS], found)
     fans = [sample for sample in samples if sample.others() > 0]
-    return _fit_fans(fans, found) if fans else found
+    if fans:
+        slower = bytes_per_second(_largest(fans), found) * found.per_byte
+        found = replace(found, fan_efficiency=min(slower, 1.0))
+    return found
 
 
-def _fit_rings(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
-    rows, targets = _system(samples, reduce_per_byte)
-    (call, alpha, per_byte), plain_error = nonnegative_least_squares(rows[:, :3], targets)
+def _fit_start_up(samples: Sequence[Sample], reduce_per_byte: float) -> Fit:
+    """Hosts with cores of their own have no crowding, and noise would be multiplied by however many
+    ranks a plan is for. Without a message by itself nothing tells it from the rest."""
+    seconds = np.array([sample.seconds for sample in samples])
+    rows = np.array([_start_up_terms(sample) for sample in samples]) / seconds[:, None]
+    targets = np.ones(len(samples))
+    if any(sample.pattern == PASS for sample in samples):
+        (call, alpha, overhead, crowding), _ = nonnegative_least_squares(rows, targets)
+        in_ring = alpha + crowding * (samples[0].ranks - 1)
+        if in_ring >= alpha * _CROWDED:
+            return Fit(call, alpha, 0.0, 0.0, reduce_per_byte, overhead, crowding=crowding)
+    (call, alpha, overhead), _ = nonnegative_least_squares(rows[:, :3], targets)
+    return Fit(call, alpha, 0.0, 0.0, reduce_per_byte, overhead)
+
+
+def _start_up_terms(sample: Sample) -> tuple[float, float, float, float]:
+    calls, messages, _, _ = sample.terms()
+    return calls, messages, messages * sample.others(), messages * sample.around()
+
+
+def _fit_rate(samples: Sequence[Sample], known: Fit) -> Fit:
+    seconds = np.array([sample.seconds for sample in samples])
+    rows = np.array([sample.terms()[2:] for sample in samples]) / seconds[:, None]
+    fixed = np.array([known.fixed(s) + s.reduced_bytes() * known.reduce_per_byte for s in samples])
+    targets = 1 - fixed / seconds
+    (per_byte,), plain_error = nonnegative_least_squares(rows[:, :1], targets)
     fill = 0.0
     # In place of the rate, what it is beyond the fill: so that fill <= per_byte.
-    rows[:, 3] += rows[:, 2]
-    (*start, beyond, filled), error = nonnegative_least_squares(rows, targets)
+    rows[:, 1] += rows[:, 0]
+    (beyond, filled), error = nonnegative_least_squares(rows, targets)
     if error < plain_error * _WORTH_A_FILL and max(sample.ranks for sample in samples) > 2:
-        (call, alpha), per_byte, fill = start, beyond + filled, filled
-    found = Fit(call, alpha, _credible(per_byte, samples), fill, reduce_per_byte)
+        per_byte, fill = beyond + filled, filled
+    found = replace(known, per_byte=_credible(per_byte, samples), fill_per_byte=fill)
     # Buffers of sockets, and of whoever shapes the traffic, hide the rate from smaller messages.
     rate = bytes_per_second(_largest(samples), found)
     return replace(found, per_byte=1 / rate, fill_per_byte=found.fill_chunks / rate)
-
-
-def _fit_passes(samples: Sequence[Sample], known: Fit) -> Fit:
-    """Start-up alone and crowding, which together are what rings have shown. Hosts with cores of
-    their own have none, and noise would be multiplied by however many ranks a plan is for."""
-    too_long = [(known.seconds(s) - s.seconds) / s.terms()[1] for s in samples]
-    alone = max(known.alpha - float(np.median(too_long)), 0.0)
-    if known.alpha < alone * _CROWDED:
-        return known
-    return replace(known, alpha=alone, crowding=(known.alpha - alone) / (samples[0].ranks - 1))
-
-
-def _fit_fans(samples: Sequence[Sample], known: Fit) -> Fit:
-    """Overhead and efficiency of several messages at once, where other things are as `known`."""
-    seconds = np.array([sample.seconds for sample in samples])
-    rows = np.array([[s.others(), s.terms()[2]] for s in samples]) / seconds[:, None]
-    fixed = np.array([known.fixed(sample) for sample in samples])
-    (overhead, _), _ = nonnegative_least_squares(rows, 1 - fixed / seconds)
-    found = replace(known, overhead=overhead)
-    slower = bytes_per_second(_largest(samples), found) * known.per_byte
-    return replace(found, fan_efficiency=min(slower, 1.0))
 
 
 def _largest(samples: Sequence[Sample]) -> list[Sample]:
@@ -173,14 +178,6 @@ def _credible(per_byte: float, samples: Sequence[Sample]) -> float:
     """Where times do not grow with the size, the rate that was seen is all that can be said."""
     seen = min(s.seconds / s.terms()[2] for s in samples if s.size_bytes > 0)
     return per_byte if per_byte > seen * _CREDIBLE else seen
-
-
-def _system(samples: Sequence[Sample], reduce_per_byte: float) -> tuple[_Vector, _Vector]:
-    """Each row is divided by its measured time, so that errors are relative."""
-    seconds = np.array([sample.seconds for sample in samples])
-    rows = np.array([sample.terms() for sample in samples]) / seconds[:, None]
-    reductions = np.array([sample.reduced_bytes() for sample in samples]) * reduce_per_byte
-    return rows, 1 - reductions / seconds
 
 
 def nonnegative_least_squares(rows: _Vector, targets: _Vector) -> tuple[list[float], float]:

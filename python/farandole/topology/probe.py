@@ -32,7 +32,7 @@ _PASSES = 3  # over all samples: what disturbs the machine for a while disturbs 
 _PASS_SECONDS = 0.07  # of one sample
 _ITERATIONS = (1, 40)
 _LOCAL_BYTES = 4 << 20
-_PASSED_BYTES = (64, 1024)
+_PASSED_BYTES = (4, 64)
 _SHARING_BYTES_MIN = 1 << 16  # from here on a rate can be seen
 _ITEM_BYTES = 4
 
