@@ -30,10 +30,11 @@ struct PlanOptions {
 std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
                             const PlanOptions& options = {});
 
-/// What a call takes: the fastest; but if `direct` is at most 1% slower, that one, since what lies
-/// in shared memory it reads where it is; else if an algorithm is that has neither layers nor two
-/// trees. At 2 ranks over shared memory 4 MiB took it 205 us in allgather and 326 us in alltoall,
-/// where the ring took 320 and pairwise exchange 472. `candidates` as plan() gives them, not empty.
+/// What a call takes: of those at most 7 % slower than the fastest the one that asks least of the
+/// network, and of these the fastest. Least asks `direct` within a host, since it reads what lies
+/// in shared memory where it is: at 2 ranks 4 MiB took it 205 us in allgather and 326 us in
+/// alltoall, where the ring took 320 and pairwise exchange 472. Then rings and chains; most ask
+/// layers and two trees. `candidates` as plan() gives them, not empty.
 const Candidate& choose(const std::vector<Candidate>& candidates);
 
 /// Pieces of a pipeline `depth` rounds deep, a power of two: about sqrt(n depth b / a), from 1 to

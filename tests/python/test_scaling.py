@@ -171,7 +171,7 @@ def test_the_map_holds_what_a_call_would_take() -> None:
     ]
     for cell in cells:
         candidates = _native.plan(switch(16), "allreduce", cell.size_bytes, cell.ranks)
-        assert candidates[0]["seconds"] <= cell.seconds <= 1.01 * candidates[0]["seconds"]
+        assert candidates[0]["seconds"] <= cell.seconds <= 1.07 * candidates[0]["seconds"]
     assert sweeps.Fastest(8, 4, "hierarchical:layers=2ring/4direct", 1).family == (
         "hierarchical, 2 layers"
     )
