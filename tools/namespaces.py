@@ -76,7 +76,7 @@ class Hosts:
         assert self.megabits is not None
         packet = max(int(PACKET_SECONDS * self.megabits * 1e6 / 8), PACKET_BYTES_MIN)
         ip(*where, "link", "set", device, "gso_max_size", str(packet))
-        bucket = ("burst", f"{packet}b", "latency", f"{QUEUE_SECONDS}s")
+        bucket = ("burst", f"{packet + 2048}b", "latency", f"{QUEUE_SECONDS}s")
         rate = ("rate", f"{self.megabits}mbit")
         add = ("tc", *where, "qdisc", "add", "dev", device)
         _run(*add, "root", "handle", "1:", "tbf", *rate, *bucket)

@@ -56,20 +56,29 @@ bool reads_in_place(const Candidate& candidate) {
                              [](const CostStage& stage) { return stage.hop == Hop::kHost; });
 }
 
+/// Whether it is the wires that take the time.
+bool streams(const Candidate& candidate) {
+  double on_wires = 0;
+  for (const CostStage& stage : candidate.cost.stages) on_wires += stage.bytes;
+  return on_wires > candidate.seconds / 2;
+}
+
 /// How much of what the model takes for granted an algorithm needs, least first.
 enum class Demand {
   kMemory,      // nothing of the network
   kNeighbours,  // one stream per rank, from one other all the time
   kPeers,       // streams between changing peers
-  kSharing,     // several streams per rank all the time, which wires share well
+  kSharing,     // several streams of a rank at once, which wires share well
 };
 
 Demand demand_of(const Candidate& candidate) {
   if (reads_in_place(candidate)) return Demand::kMemory;
   const std::string_view spec = candidate.spec, name = spec.substr(0, spec.find(':'));
-  if (name == "ring" || name == "chain" || name == "pipelined_chain") return Demand::kNeighbours;
+  const bool neighbours = name == "ring" || name == "chain" || name == "pipelined_chain";
+  if (neighbours && streams(candidate)) return Demand::kNeighbours;
   const bool layers = spec.find("layers=") != std::string_view::npos;
-  return layers || name == "double_binary_tree" ? Demand::kSharing : Demand::kPeers;
+  return layers || name == "direct" || name == "double_binary_tree" ? Demand::kSharing
+                                                                    : Demand::kPeers;
 }
 
 }  // namespace

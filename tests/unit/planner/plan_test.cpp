@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "algorithms/registry.hpp"
 #include "planner/default_machine.hpp"
@@ -52,35 +54,43 @@ TEST(Plan, NamesWhatExistsFastestFirst) {
 }
 
 // Goal: where predictions tell nothing apart, what reads in place goes first, then what needs one
-// stream between neighbours, then one at a time; where they do, or between equals, the fastest.
+// stream between neighbours if there are streams at all, then one at a time; where they do tell,
+// or between equals, the fastest.
 TEST(Plan, TiesGoToTheLeastDemanding) {
-  const std::vector<Candidate> two_trees = {{"double_binary_tree:chunks=8", 1.0, {}},
-                                            {"hierarchical:layers=4/2", 1.02, {}},
-                                            {"pipelined_chain:chunks=8", 1.06, {}},
-                                            {"direct", 1.08, {}}};
-  EXPECT_EQ(choose(two_trees).spec, "pipelined_chain:chunks=8");
-  const std::vector<Candidate> in_place = {{"pipelined_chain:chunks=8", 1.0, {}},
-                                           {"direct", 1.06, {}}};
-  EXPECT_EQ(choose(in_place).spec, "direct");
-  const std::vector<Candidate> changing = {{"rabenseifner", 1.0, {}}, {"ring", 1.05, {}}};
-  EXPECT_EQ(choose(changing).spec, "ring");
-  const std::vector<Candidate> pairs = {{"double_binary_tree:chunks=1", 1.0, {}},
-                                        {"recursive_doubling", 1.01, {}},
-                                        {"rabenseifner", 1.02, {}}};
-  EXPECT_EQ(choose(pairs).spec, "recursive_doubling");
-  const Cost far = {{{.name = "all-gather", .hop = Hop::kRack}}};
-  const std::vector<Candidate> apart = {{"ring", 1.0, {}}, {"direct", 1.05, far}};
-  EXPECT_EQ(choose(apart).spec, "ring");
-  const std::vector<Candidate> clear = {{"double_binary_tree:chunks=8", 1.0, {}},
-                                        {"pipelined_chain:chunks=8", 1.08, {}}};
-  EXPECT_EQ(choose(clear).spec, "double_binary_tree:chunks=8");
+  const auto chosen = [](const std::vector<std::pair<const char*, double>>& predicted, Hop hop,
+                         double on_wires) {
+    std::vector<Candidate> candidates;
+    for (const auto& [spec, seconds] : predicted) {
+      candidates.push_back(
+          {spec, seconds, {{{.name = "all", .hop = hop, .bytes = on_wires * seconds}}}});
+    }
+    return choose(candidates).spec;
+  };
+  const std::vector<std::pair<const char*, double>> broadcasts = {
+      {"double_binary_tree:chunks=8", 1.0},
+      {"hierarchical:layers=4/2", 1.02},
+      {"binomial", 1.03},
+      {"pipelined_chain:chunks=8", 1.06},
+      {"direct", 1.08}};
+  EXPECT_EQ(chosen(broadcasts, Hop::kRack, 0.9), "pipelined_chain:chunks=8");
+  EXPECT_EQ(chosen(broadcasts, Hop::kRack, 0.1), "binomial");
+  EXPECT_EQ(chosen({{"ring", 1.0}, {"direct", 1.06}}, Hop::kHost, 0.9), "direct");
+  EXPECT_EQ(chosen({{"ring", 1.0}, {"direct", 1.06}}, Hop::kRack, 0.9), "ring");
+  EXPECT_EQ(chosen({{"direct", 1.0}, {"recursive_doubling", 1.0}}, Hop::kRack, 0.1),
+            "recursive_doubling");
+  EXPECT_EQ(chosen({{"recursive_doubling", 1.0}, {"rabenseifner", 1.01}}, Hop::kRack, 0.9),
+            "recursive_doubling");
+  EXPECT_EQ(chosen({{"rabenseifner", 1.0}, {"ring", 1.05}}, Hop::kRack, 0.9), "ring");
+  EXPECT_EQ(chosen({{"two_level", 1.0}, {"ring", 1.08}}, Hop::kRack, 0.9), "two_level");
 }
 
 // Goal: a broadcast to one rank is one message, of any size, wherever that rank is.
 TEST(Plan, TwoRanksNeedNoTree) {
   for (const double bytes : {4.0, 64 * kKiB, 256 * kKiB, 4 * kMiB, 256 * kMiB}) {
     for (const std::int64_t hosts : {1, 2}) {
-      EXPECT_EQ(best(Collective::kBroadcast, bytes, 2, hosts, false), "direct") << bytes;
+      EXPECT_EQ(best(Collective::kBroadcast, bytes, 2, hosts, false),
+                hosts == 1 ? "direct" : "binomial")
+          << bytes;
     }
   }
 }
