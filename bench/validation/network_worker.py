@@ -4,15 +4,18 @@
 
 Reads from its argument [[collective, bytes, [algorithm, …]], …]. Rank 0 prints a line of JSON per
 measurement: collective, algorithm, bytes, seconds (the median over rounds of the slowest rank's).
-In a round every algorithm has its turn, so that what disturbs the machine disturbs all alike. Who
-takes how many times as long as the fastest sits out the rounds of a pass: PASSES. Who sits out the
-second one at two sizes of SLOW_FROM bytes and more, larger ones as well, whatever its options.
+In a round every algorithm has its turn, so that what disturbs the machine disturbs all alike, in an
+order that changes, since what ran before leaves ranks asleep or awake: in one fixed order the same
+message took 45 % longer under another name. Who takes how many times as long as the fastest sits
+out the rounds of a pass: PASSES. Who sits out the second one at two sizes of SLOW_FROM bytes and
+more, larger ones as well, whatever its options.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import random
 import statistics
 import sys
 import time
@@ -47,7 +50,10 @@ def call_of(collective: str, data: np.ndarray, out: np.ndarray, spec: str) -> Ca
     return lambda: farandole.allreduce(data, out=out, algorithm=spec)
 
 
-def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
+def measure(
+    calls: dict[str, Callable[[], object]], shuffle: Callable[[list[str]], None]
+) -> dict[str, float]:
+    """`shuffle` does the same on all ranks."""
     first = {spec: timed(call) for spec, call in calls.items()}  # makes plans and connections
     first |= {spec: timed(calls[spec]) for spec in calls if first[spec] < LONG_SECONDS}
     times = {spec: [seconds] for spec, seconds in first.items()}
@@ -56,6 +62,7 @@ def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
         close = [spec for spec in calls if medians[spec] <= slack * min(medians.values())]
         rounds = int(seconds / sum(medians[spec] for spec in close))
         for _ in range(min(max(rounds, rounds_min), ROUNDS_MAX)):
+            shuffle(close)
             for spec in close:
                 times[spec].append(timed(calls[spec]))
         medians = {spec: statistics.median(seconds) for spec, seconds in times.items()}
@@ -65,6 +72,7 @@ def measure(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
 def main() -> None:
     farandole.init()
     slow: Counter[tuple[str, str]] = Counter()
+    turns = random.Random(0)
     for collective, size, specs in json.loads(sys.argv[1]):
         names = {spec: spec.split(":")[0] for spec in specs}
         data = np.ones(size // 4, np.float32)
@@ -74,7 +82,8 @@ def main() -> None:
                 spec: call_of(collective, data, out, spec)
                 for spec in specs
                 if slow[collective, names[spec]] < 2
-            }
+            },
+            turns.shuffle,
         )
         for spec, seconds in took.items():
             row = {"collective": collective, "algorithm": spec, "bytes": size, "seconds": seconds}

@@ -34,10 +34,13 @@ std::vector<std::string> specs_of(const AlgorithmInfo& info, double bytes, Level
   if (info.name == "double_binary_tree" && (p == 2 || p > kDoubleTreeRanksMax)) return {};
   if (p == 2 && (info.name == "chain" || info.name == "pipelined_chain")) return {};
   if (has_option(info, "radix")) {
-    if (info.collective == Collective::kAllreduce) {
-      return {name + ":radix=2", name + ":radix=4", name + ":radix=8"};
+    std::vector<std::string> specs;
+    // A broadcast by radix 2 has a name of its own. All radices from p on are the same program.
+    for (std::int64_t radix = info.collective == Collective::kAllreduce ? 2 : 4; radix <= 8;
+         radix *= 2) {
+      if (radix == 2 || radix / 2 < p) specs.push_back(name + ":radix=" + std::to_string(radix));
     }
-    return {name + ":radix=4", name + ":radix=8"};  // radix 2 has a name of its own
+    return specs;
   }
   if (has_option(info, "chunks")) {
     // Rounds until the last rank has its first piece.
