@@ -58,7 +58,7 @@ class [[nodiscard]] Result {
 template <>
 class [[nodiscard]] Result<void> {
  public:
-  Result() = default;
+  Result() {}  // defaulted, `return {}` would fill all of it with zeros first
   Result(Error error) : error_(std::move(error)) {}
 
   explicit operator bool() const { return !error_.has_value(); }

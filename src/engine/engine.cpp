@@ -69,17 +69,16 @@ void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
   }
 }
 
-void Engine::run(std::shared_ptr<Operation> operation) {
-  Operation& running = *operation;
+Result<void> Engine::run(std::shared_ptr<Operation> operation) {
   const bool drives = try_drive();
   if (drives) {
     start_submitted();  // what came before
-    running.in_flight = std::move(operation);
-    start(running);
+    start(*operation);  // ends here, so nobody else needs to hold it
   } else {
-    submit(std::move(operation), false);
+    submit(operation, false);
   }
-  wait(running, running.terms().submitted, Deadline::never(), drives);
+  wait(*operation, operation->terms().submitted, Deadline::never(), drives);
+  return operation->outcome();
 }
 
 bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {

@@ -61,8 +61,8 @@ class Engine {
 
   /// Hands an operation over. `background`: nobody will wait at once, the progress thread runs it.
   void submit(std::shared_ptr<Operation> operation, bool background);
-  /// submit() and wait() in one; the caller holds the operation as well.
-  void run(std::shared_ptr<Operation> operation);
+  /// submit() and wait() in one; the operation's outcome.
+  Result<void> run(std::shared_ptr<Operation> operation);
   /// True once it is finished, false if `give_up` passed first. The caller is blocked since
   /// `since`, in Ticks, which waited_ns() counts.
   bool wait(Operation& operation, std::uint64_t since, Deadline give_up = Deadline::never());

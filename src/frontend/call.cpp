@@ -91,9 +91,7 @@ Result<void> check_counts(const Call& call, const Group& group) {
 }
 
 /// In place, as the collective defines it, or apart; anything between is a mistake.
-Result<void> check_overlap(const Call& call, const Group& group) {
-  const Arguments& arguments = call.arguments;
-  const Extent extents = extent(arguments, group);
+Result<void> check_overlap(const Arguments& arguments, const Extent& extents, const Group& group) {
   const std::size_t element = size_of(arguments.dtype).value();
   const std::size_t in_bytes = extents.in.value() * element;
   // Away from the root a reduction may use the `out` that it got.
@@ -195,7 +193,7 @@ Result<void> check_call(const Call& call, const Group& group) {
   };
   if (null(arguments.in, extents.in)) return bad_argument(caller, "in", "null", "a buffer");
   if (null(arguments.out, extents.out)) return bad_argument(caller, "out", "null", "a buffer");
-  return check_overlap(call, group);
+  return check_overlap(arguments, extents, group);
 }
 
 }  // namespace farandole

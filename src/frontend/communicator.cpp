@@ -122,8 +122,7 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
   auto made = make_operation({arguments, options}, state);
   if (!made) return made.error();
   number(**made, state);
-  state.context->engine->run(*made);
-  if (!(*made)->outcome()) return (*made)->outcome();
+  if (auto shown = state.context->engine->run(*std::move(made)); !shown) return shown;
   bool equal = true;
   std::string text;
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -177,8 +176,7 @@ Result<Request> Communicator::start(const Arguments& arguments, const CallOption
 Result<void> Communicator::run(const Arguments& arguments, const CallOptions& options) {
   auto operation = prepare({arguments, options}, *state_);
   if (!operation) return operation.error();
-  state_->context->engine->run(*operation);
-  return (*operation)->outcome();
+  return state_->context->engine->run(*std::move(operation));
 }
 
 Result<Request> Communicator::start(Collective collective, const void* in, void* out, Count count,

@@ -72,6 +72,8 @@ bool Outbox::write(Peer& peer, Send& send) {
   ++peer.written;
   publish(slot->sequence, static_cast<std::uint32_t>(peer.written));
   peer.ring();
+  // The next slot's line is the peer's; the store that publishes it would wait for it.
+  __builtin_prefetch(&peer.out_slots[peer.written % peer.slot_count], 1);
   sent_bytes_ += send.bytes.value();
   ++sent_messages_;
   return true;
