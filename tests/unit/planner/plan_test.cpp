@@ -95,15 +95,29 @@ TEST(Plan, TwoRanksNeedNoTree) {
   }
 }
 
+std::string best_on_cores(std::int64_t cores, bool shared_memory, Collective collective,
+                          double bytes) {
+  Levels levels(default_machine(4, 1, shared_memory, cores),
+                {.rank_count = 4, .ranks_per_host = 4});
+  return choose(plan(collective, bytes, levels)).spec;
+}
+
 // Goal: ranks that share cores take fewer rounds, since each is a change of who runs.
 TEST(Plan, SharedCoresPayForRounds) {
   const auto broadcast = [](std::int64_t cores) {
-    Levels levels(default_machine(4, 1, true, cores), {.rank_count = 4, .ranks_per_host = 4});
-    return choose(plan(Collective::kBroadcast, 256 * kKiB, levels)).spec;
+    return best_on_cores(cores, true, Collective::kBroadcast, 256 * kKiB);
   };
   EXPECT_EQ(broadcast(4), broadcast(0));
   EXPECT_EQ(broadcast(4).substr(0, 15), "pipelined_chain");
   EXPECT_EQ(broadcast(2), "binomial");
+}
+
+// Goal: over sockets fewer messages per rank, since a core makes the system calls of several.
+TEST(Plan, SharedCoresPayForMessages) {
+  EXPECT_EQ(best_on_cores(4, false, Collective::kAllgather, 64), "direct");
+  EXPECT_EQ(best_on_cores(2, false, Collective::kAllgather, 64), "bruck");
+  EXPECT_EQ(best_on_cores(2, false, Collective::kReducescatter, 16 * kKiB), "halving");
+  EXPECT_EQ(best_on_cores(2, false, Collective::kBroadcast, 2 * kKiB), "binomial");
 }
 
 // Goal: few steps for short messages, few bytes for long ones, reading in place where possible.
