@@ -25,7 +25,7 @@ constexpr double kSharedCoreAlpha = 20e-6, kSharedCoreOverhead = 2e-6;
 // Assumed: system calls and a wake-up on both sides, half of that for each message more. Of its
 // first message a phase waits for 0.4 before all ports are busy: so much do [Ueno19]'s tables give
 // for rings between hosts.
-constexpr Medium kLoopback = {15e-6, 8e-6, 2e9, 0.4};
+constexpr Medium kLoopback = {15e-6, 8e-6, 4e9, 0.4};
 // Assumed: the same across a switch of 10 Gbit/s.
 constexpr Medium kEthernet = {30e-6, 15e-6, 1.25e9, 0.4};
 // Assumed: one core, out of its cache.
@@ -57,7 +57,8 @@ Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, bool sh
   for (std::int64_t rank = 0; rank < ranks_per_host; ++rank) {
     const auto node = static_cast<std::int32_t>(machine.nodes.size());
     machine.nodes.push_back({"cpu" + std::to_string(rank), Machine::Kind::kCpu});
-    machine.links.push_back({node, 0, inside.bytes_per_second});
+    // Through sockets, what a rank sends and what it receives are copied by the same thread.
+    machine.links.push_back({node, 0, inside.bytes_per_second, !shared_memory});
     machine.devices.push_back(node);
     machine.nic_of.push_back(1);
   }

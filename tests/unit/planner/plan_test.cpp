@@ -120,6 +120,13 @@ TEST(Plan, SharedCoresPayForMessages) {
   EXPECT_EQ(best_on_cores(2, false, Collective::kBroadcast, 2 * kKiB), "binomial");
 }
 
+// Goal: over sockets no pieces where they bring nothing: who passes a message on copies it twice.
+TEST(Plan, PassingOnThroughSocketsTakesTwice) {
+  for (const std::int64_t cores : {2, 4}) {
+    EXPECT_EQ(best_on_cores(cores, false, Collective::kBroadcast, kMiB), "binomial");
+  }
+}
+
 // Goal: few steps for short messages, few bytes for long ones, reading in place where possible.
 TEST(Plan, FollowsSizeAndMemory) {
   const auto allreduce = [](double bytes, std::int64_t hosts, bool shared_memory) {
