@@ -4,6 +4,7 @@
 #include "bootstrap/rendezvous.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -16,16 +17,20 @@
 namespace farandole::test {
 namespace {
 
-/// `count` ports in a row that were free a moment ago.
+/// `count` ports in a row that were free a moment ago. Below those that the kernel hands out
+/// (ip_local_port_range), and others in each process: tests that run beside this one take none.
 std::uint16_t free_ports(int count) {
+  constexpr int kFirst = 10000, kEach = 16, kProcesses = 1024;
+  static int next = 0;
+  const int process = kFirst + static_cast<int>(::getpid() % kProcesses) * kEach;
   for (;;) {
-    const std::uint16_t first = local_endpoint(launcher_socket().fd()).port;
-    bool free = first < 65000;
-    for (int i = 1; i < count && free; ++i) {
-      free = static_cast<bool>(
-          listen_at(Endpoint{"127.0.0.1", static_cast<std::uint16_t>(first + i)}));
+    const int first = process + next;
+    next = (next + 1) % (kEach - count + 1);
+    bool free = true;
+    for (int port = first; port < first + count && free; ++port) {
+      free = static_cast<bool>(listen_at(Endpoint{"127.0.0.1", static_cast<std::uint16_t>(port)}));
     }
-    if (free) return first;
+    if (free) return static_cast<std::uint16_t>(first);
   }
 }
 
