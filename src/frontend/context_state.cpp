@@ -16,8 +16,6 @@ namespace {
 // with somebody else, is given away soon, since the answer may wait for it: two ranks on one core
 // took 239 us for 4 bytes while both paused for 100 us, and 7 us on two cores.
 constexpr auto kPause = std::chrono::microseconds(5);
-constexpr auto kSpinOwnCore = std::chrono::microseconds(100);
-constexpr auto kSpinSharedCore = std::chrono::microseconds(400);
 
 Result<std::chrono::milliseconds> seconds_setting(std::string_view name) {
   auto seconds = number_setting(name);
@@ -151,7 +149,6 @@ Result<EngineOptions> engine_options(const ContextState& state) {
   options.describe = &describe;
   const bool shared = state.job.local_size > usable_cores();
   options.pause = shared ? std::chrono::microseconds(0) : kPause;
-  options.spin = shared ? kSpinSharedCore : kSpinOwnCore;
   auto spin = number_setting("FARANDOLE_SPIN");
   if (!spin) return spin.error();
   if (*spin >= 0) options.spin = std::chrono::microseconds(static_cast<std::int64_t>(*spin * 1e6));

@@ -1,0 +1,72 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/stage_copy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+namespace farandole::shm {
+namespace {
+
+constexpr Clock::duration kFast = StageCopy::kNear / 4;
+constexpr Clock::duration kSlow = StageCopy::kNear * 2;
+
+// Goal: every block arrives whole, and nothing beside it, whichever way it is copied and whether or
+// not its start is a sample.
+TEST(StageCopy, TakesAllBytesAndNoOthersEitherWay) {
+  constexpr std::size_t kPadding = 64;
+  for (const bool past_cache : {false, true}) {
+    StageCopy stage;
+    for (int i = 0; i < 100 && past_cache; ++i) stage.learn(kSlow);
+    ASSERT_EQ(stage.past_cache(), past_cache);
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, StageCopy::kSampleBytes,
+                                    StageCopy::kSampleBytes + 1, std::size_t{65536}}) {
+      for (int block = 0; block < 20; ++block) {  // some of them begin with a sample
+        std::vector<std::byte> source(bytes), target(bytes + 2 * kPadding, std::byte{0xEE});
+        for (std::size_t i = 0; i < bytes; ++i) {
+          source[i] = std::byte(i * 7 + static_cast<std::size_t>(block));
+        }
+        std::vector<std::byte> expected = target;
+        std::ranges::copy(source, expected.begin() + kPadding);
+        stage.copy(target.data() + kPadding, source.data(), bytes);
+        ASSERT_EQ(target, expected) << "block " << block << " of " << bytes << " bytes";
+      }
+    }
+  }
+}
+
+TEST(StageCopy, PassesTheCacheWhileReadersAreFar) {
+  StageCopy stage;
+  EXPECT_FALSE(stage.past_cache());
+  stage.learn(kSlow);
+  stage.learn(kSlow);
+  EXPECT_TRUE(stage.past_cache());
+  for (int i = 0; i < 100; ++i) stage.learn(kSlow);
+  for (int i = 0; i < 10; ++i) stage.learn(kFast);
+  EXPECT_FALSE(stage.past_cache()) << "the core moved next to its readers";
+}
+
+// A sample is slow, too, when the core is lost in the middle of it.
+TEST(StageCopy, OneSlowSampleAmongFastOnesChangesNothing) {
+  StageCopy stage;
+  for (int i = 0; i < 100; ++i) {
+    stage.learn(i % 4 == 0 ? kSlow : kFast);
+    EXPECT_FALSE(stage.past_cache());
+  }
+}
+
+// Of three readers one shares this rank's core, two are far.
+TEST(StageCopy, OneFastSampleAmongSlowOnesChangesNothing) {
+  StageCopy stage;
+  for (int i = 0; i < 100; ++i) {
+    stage.learn(i % 3 == 2 ? kFast : kSlow);
+    EXPECT_EQ(stage.past_cache(), i >= 1);
+  }
+}
+
+}  // namespace
+}  // namespace farandole::shm
