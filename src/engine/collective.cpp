@@ -37,7 +37,8 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
       spec_(std::move(spec)),
       slots_(spec_.program->actions_per_round_max),
       resolved_(actions_in(*spec_.program)),
-      replays_(resolved_.size() <= kReplayedMax) {
+      replays_(resolved_.size() <= kReplayedMax),
+      in_place_(spec_.program->collective == Collective::kAllreduce && spec_.in == spec_.out) {
   if (!replays_) resolved_.resize(spec_.program->actions_per_round_max);
   for (Slot& slot : slots_) {
     slot.owner = this;
@@ -254,6 +255,7 @@ void CollectiveOperation::open(Slot& slot) {
     transport.post(slot.send);
   } else {
     slot.receive.target = slot.target;
+    slot.receive.peer_has_read = in_place_;
     slot.receive.consume = action.operand ? &CollectiveOperation::consume : nullptr;
     transport.post(slot.receive);
   }

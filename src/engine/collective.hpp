@@ -103,6 +103,7 @@ class CollectiveOperation final : public Operation {
   // program only the current round's, [actions_per_round_max].
   std::vector<Resolved> resolved_;
   const bool replays_;
+  const bool in_place_;  // an allreduce that takes its results where peers read its input
   std::size_t resolved_count_ = 0;  // valid in resolved_
   std::size_t next_resolved_ = 0;
   std::size_t open_count_ = 0;  // slots not kDone in this round

@@ -16,8 +16,9 @@ Announcement announcement_in(const std::byte* payload) {
 
 }  // namespace
 
-Inbox::Inbox(std::size_t rank_count, const Peers& peers)
+Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory)
     : peers_(peers),
+      memory_(memory),
       pipe_bytes_(pipe_bytes(peers.local.size())),
       matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}) {}
 
@@ -115,9 +116,27 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
        peer.mapping.at<std::byte>(announcement.source, receive.bytes.value()) == nullptr)) {
     peer.corrupt = true;
   }
-  receive.handle = announcement.source;
+  const bool puts = !peer.corrupt && !staged && lets_put(peer, receive, announcement.entry);
+  receive.handle = puts ? kPut : peer.corrupt ? 0 : announcement.source;
   receive.phase = static_cast<std::uint32_t>(announcement.entry);
   accepted_.push(receive);
+}
+
+/// Whether the peer was asked to write the target.
+bool Inbox::lets_put(Peer& peer, const Receive& receive, std::uint64_t entry) {
+  if (!receive.peer_has_read || receive.consume != nullptr) return false;
+  if (receive.bytes.value() > kPutBytesMax) return false;
+  const auto offset = memory_.offset_of(receive.target, receive.bytes);
+  if (!offset) return false;
+  peer.in_entries[entry].target.store(offset->value(), std::memory_order_relaxed);
+  reply(peer, entry, Reply::kPut);
+  return true;
+}
+
+/// Whether the peer that was asked to write the target may still do so.
+bool Inbox::is_writing(const Peer& peer, const Receive& receive) {
+  const Entry& entry = peer.in_entries[receive.phase];
+  return observe(entry.produced) == 0 && observe(entry.cancelled) == 0;
 }
 
 bool Inbox::advance() {
@@ -134,8 +153,13 @@ bool Inbox::ended(Receive& receive) {
   const Entry& entry = peer.in_entries[receive.phase];
   bool cancelled = observe(entry.cancelled) != 0;
   if (!cancelled) {
-    receive.handle == Announcement::kStaged ? deliver_staged(peer, receive)
-                                            : deliver_in_place(peer, receive);
+    if (receive.handle == kPut) {
+      if (observe(entry.produced) != 0) receive.moved = receive.bytes;
+    } else if (receive.handle == Announcement::kStaged) {
+      deliver_staged(peer, receive);
+    } else {
+      deliver_in_place(peer, receive);
+    }
     // Asked again after the piece: the owner may have used the source for other things meanwhile.
     cancelled = observe(entry.cancelled) != 0;
   }
@@ -203,20 +227,31 @@ void Inbox::finish(Receive& receive) {
   receive.finish();
 }
 
-void Inbox::cancel(OperationId operation) {
+bool Inbox::cancel(OperationId operation) {
+  bool clear = true;
   discard_all(matcher_.cancel(operation));
   accepted_.take_all([&](Receive& receive) {
     if (receive.tag.operation != operation) return false;
-    reply(*peers_.find(receive.peer), receive.phase, Reply::kFinished);
+    Peer& peer = *peers_.find(receive.peer);
+    if (receive.handle == kPut && is_writing(peer, receive)) {
+      reply(peer, receive.phase, Reply::kWithdrawn);
+      return clear = false;
+    }
+    reply(peer, receive.phase, Reply::kFinished);
     receive.fail(ErrorKind::kInternal);
     return true;
   });
+  return clear;
 }
 
 void Inbox::peer_failed(Peer& peer) {
   discard_all(matcher_.peer_failed(peer.rank));
   accepted_.take_all([&](Receive& receive) {
     if (receive.peer != peer.rank) return false;
+    // A peer that is believed dead may only be slow: it must not go on writing.
+    if (receive.handle == kPut) {
+      publish(peer.in_entries[receive.phase].reply, Reply::kWithdrawn);
+    }
     receive.fail(ErrorKind::kRankFailed);
     return true;
   });

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "transport/matcher.hpp"
+#include "transport/memory.hpp"
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/peer.hpp"
@@ -17,7 +18,7 @@ namespace farandole::shm {
 /// Threads   the engine's driver only.
 class Inbox {
  public:
-  Inbox(std::size_t rank_count, const Peers& peers);
+  Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory);
 
   void post(Receive& receive);
 
@@ -26,7 +27,8 @@ class Inbox {
   /// Delivers pieces of announced messages, about kStepBytes in all; true if anything moved.
   bool advance();
 
-  void cancel(OperationId operation);
+  /// True once no peer writes into the operation's memory any more; until then call it again.
+  bool cancel(OperationId operation);
   bool cancelled(OperationId operation) const { return matcher_.cancelled(operation); }
   void peer_failed(Peer& peer);
 
@@ -37,6 +39,9 @@ class Inbox {
   // One call of advance() takes some 100 us, so that small messages are not kept waiting.
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
   static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+  // What is larger has left the caches when it is written.
+  static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
+  static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle
 
   void read(Peer& peer, const Slot& slot);
   void take(Peer& peer, Receive& receive, Kind kind, const std::byte* payload);
@@ -46,15 +51,18 @@ class Inbox {
   bool ended(Receive& receive);
   void deliver_in_place(Peer& peer, Receive& receive);
   void deliver_staged(Peer& peer, Receive& receive);
+  static bool is_writing(const Peer& peer, const Receive& receive);
+  bool lets_put(Peer& peer, const Receive& receive, std::uint64_t entry);
   static std::size_t may_move(const Receive& receive);
   void deliver(Receive& receive, const std::byte* data, std::size_t bytes);
   void finish(Receive& receive);
   static void reply(Peer& peer, std::uint64_t entry, Reply reply);
 
   const Peers& peers_;
+  const Memory& memory_;
   const std::size_t pipe_bytes_;
   Matcher matcher_;
-  IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source offset, phase = entry
+  IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source, phase = entry
   std::size_t step_left_ = 0;
   bool moved_ = false;
   std::uint64_t received_bytes_ = 0;

@@ -21,7 +21,8 @@
 // A small message travels in its slot. A larger one is announced: the slot names an entry, and
 // either the offset of the source in the owner's Memory, which the receiver reads in place, or
 // nothing, and then the owner copies it block by block through a pipe: at once while most pipes
-// are free, else when the receiver accepts.
+// are free, else when the receiver accepts. Instead of reading a source in place the receiver may
+// have the owner write the target, if that lies in the receiver's Memory.
 //
 // A field is written by one side only, and fields of different writers share no cache line.
 // Whatever is read from a peer's memory is checked before it is used as an index.
@@ -99,8 +100,10 @@ struct Announcement {
 
 enum class Reply : std::uint32_t {
   kNone,
-  kAccepted,  // a receive is there: stage the blocks
-  kFinished,  // delivered or discarded; the receiver will not look at the entry again
+  kAccepted,   // a receive is there: stage the blocks
+  kPut,        // write the message to `target`
+  kWithdrawn,  // stop writing there, and say so
+  kFinished,   // delivered or discarded; the receiver will not look at the entry again
 };
 
 struct Entry {
@@ -108,10 +111,11 @@ struct Entry {
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
   std::atomic<std::uint64_t> pipe;      // offset; 0 until there
   std::atomic<std::uint64_t> first;     // index of its first block there, valid with `pipe`
-  std::atomic<std::uint64_t> produced;  // blocks staged
+  std::atomic<std::uint64_t> produced;  // blocks staged; of a put 1 once nothing more is written
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;
   std::atomic<std::uint64_t> consumed;  // blocks that may be written again
+  std::atomic<std::uint64_t> target;    // offset in the receiver's Memory, valid with kPut
 };
 static_assert(sizeof(Entry) == 2 * kLine);
 

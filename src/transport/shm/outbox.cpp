@@ -99,6 +99,7 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
 
 bool Outbox::advance() {
   moved_ = false;
+  step_left_ = kStepBytes;
   announced_.take_all([this](Send& send) { return ended(send); });
   std::erase_if(lingering_, [this](std::size_t index) {
     if (observe(entries_[index].reply) != Reply::kFinished) return false;
@@ -112,6 +113,11 @@ bool Outbox::ended(Send& send) {
   const Reply reply = observe(entries_[send.handle].reply);
   if (reply == Reply::kFinished) {
     free_entry(send.handle);
+  } else if (reply == Reply::kPut || reply == Reply::kWithdrawn) {
+    if (reply == Reply::kPut && !put(*uses_[send.handle].peer, send)) return false;
+    publish(entries_[send.handle].produced, std::uint64_t{1});
+    uses_[send.handle].peer->ring();
+    lingering_.push_back(send.handle);
   } else {
     const Use& use = uses_[send.handle];
     if (use.pipe == kNone) {
@@ -126,6 +132,23 @@ bool Outbox::ended(Send& send) {
   }
   send.finish();
   return moved_ = true;
+}
+
+/// Writes a piece of the message into the receiver's memory; true once all is there.
+bool Outbox::put(Peer& peer, Send& send) {
+  const std::uint64_t offset = observe(entries_[send.handle].target);
+  auto* target = peer.mapping.at<std::byte>(offset, send.bytes.value());
+  if (target == nullptr) {
+    peer.corrupt = true;
+    return false;
+  }
+  const std::size_t moved = send.moved.value();
+  const std::size_t piece = std::min({send.bytes.value() - moved, kPieceBytes, step_left_});
+  copy_bytes(target + moved, send.source + moved, piece);
+  send.moved += Bytes{piece};
+  step_left_ -= piece;
+  moved_ |= piece > 0;
+  return send.moved == send.bytes;
 }
 
 /// Fills the free blocks of a pipe; true once the whole source is in it.

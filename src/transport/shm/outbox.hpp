@@ -42,6 +42,8 @@ class Outbox {
 
  private:
   static constexpr std::size_t kNone = kEntryCount;
+  static constexpr std::size_t kStepBytes = std::size_t{256} << 10;  // put by one advance()
+  static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
   /// What an entry in use belongs to.
   struct Use {
     Peer* peer = nullptr;
@@ -61,6 +63,7 @@ class Outbox {
   bool write(Peer& peer, Send& send);
   Announcement announce(Peer& peer, Send& send);
   bool ended(Send& send);
+  bool put(Peer& peer, Send& send);
   bool stage(Pipe& pipe);
   std::uint64_t consumed(const Pipe& pipe) const;
   bool join_pipe(const Send& send);
@@ -82,6 +85,7 @@ class Outbox {
   StageCopy stage_copy_;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t sent_messages_ = 0;
+  std::size_t step_left_ = 0;
   bool moved_ = false;
 };
 

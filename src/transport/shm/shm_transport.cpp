@@ -115,7 +115,7 @@ Result<void> ShmTransport::lay_out() {
   rings_ = *rings;
   outbox_ =
       std::make_unique<shm::Outbox>(memory_, *entries, *pipes, pipe_bytes, options_.peer_memory);
-  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_);
+  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, memory_);
   header_of(memory_).entries = offset_in(memory_, *entries);
   shm::publish(header_of(memory_).rings, offset_in(memory_, rings_));
   return {};
@@ -277,8 +277,7 @@ bool ShmTransport::progress() {
 
 bool ShmTransport::cancel(OperationId operation) {
   outbox_->cancel(peers_, operation);
-  inbox_->cancel(operation);
-  return true;
+  return inbox_->cancel(operation);
 }
 
 void ShmTransport::peer_left(Rank rank) {

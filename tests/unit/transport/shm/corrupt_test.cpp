@@ -114,6 +114,20 @@ TEST_F(CorruptPeer, DiscardedAnnouncementOfABadEntry) {
   EXPECT_EQ(receive.error, ErrorKind::kRankFailed);
 }
 
+// Goal: a receiver that wants its target written makes this rank write only what is the receiver's.
+TEST_F(CorruptPeer, TargetBeyondTheMemory) {
+  std::byte* source = *ours_.memory->allocate(Bytes{kLarge});
+  Send send = send_to(1, 1, source, kLarge);
+  transport_->post(send);
+  const auto* header = reinterpret_cast<const Header*>(ours_.memory->base());
+  auto* entries = reinterpret_cast<Entry*>(ours_.memory->base() + header->entries);
+  entries[0].target = theirs_.memory->reserved().value() - kLarge + 1;
+  publish(entries[0].reply, Reply::kPut);
+  for (int i = 0; i < 10; ++i) (void)transport_->progress();
+  EXPECT_EQ(send.state, TransferState::kFailed);
+  EXPECT_EQ(send.error, ErrorKind::kRankFailed);
+}
+
 // Goal: counters that run ahead make no send write where it must not.
 // Method: the reader of our ring claims to have consumed more than was ever written; what it
 // had not read may be lost to it, but this rank goes on and finishes its sends.
