@@ -74,6 +74,7 @@ Result<void> Engine::run(std::shared_ptr<Operation> operation) {
   if (drives) {
     start_submitted();  // what came before
     start(*operation);  // ends here, so nobody else needs to hold it
+    step_operations();  // a small message is sent and done
   } else {
     submit(operation, false);
   }
@@ -88,7 +89,7 @@ bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {
 bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up, bool drives) {
   std::optional<Clock::time_point> spin_end;
   std::optional<std::uint64_t> ended;
-  while (!operation.finished() && !give_up.passed()) {
+  while (drives || (!operation.finished() && !give_up.passed())) {
     if (drives || try_drive()) {
       drives = false;
       drive_until([&] { return operation.finished(); }, give_up);
@@ -190,8 +191,8 @@ void Engine::end_all() {
 
 bool Engine::step() {
   bool moved = start_submitted();
-  moved |= step_operations();
   for (Transport* transport : transports_) moved |= transport->progress();
+  moved |= step_operations();
   if (news_.load(std::memory_order_acquire)) {
     take_news();
     moved = true;
