@@ -34,7 +34,7 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kSlotBytes = 4096;
 inline constexpr std::size_t kEntryCount = 1024;
-inline constexpr std::size_t kPipeCount = 8;
+inline constexpr std::size_t kPipeCount = 16;
 
 /// Bytes of a pipe. Those to all peers together hold as much as a core's second-level cache: a
 /// block that has left the receiver's by the time it is written again is written twice as fast.
