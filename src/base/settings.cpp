@@ -40,7 +40,7 @@ constexpr std::array kSettings = {
     Setting{"FARANDOLE_MEMORY", Type::kBytes, "64GiB", 1 << 20, 1e14,
             "Address space reserved for library-owned memory; pages are used once touched."},
     Setting{"FARANDOLE_SPIN", Type::kSeconds, "-1", -1, 10,
-            "Seconds to spin before sleeping in a wait; -1: chosen from ranks and cores."},
+            "Seconds that a wait looks for messages before it sleeps; -1: 100 us."},
     Setting{"FARANDOLE_SECRET_FILE", Type::kText, "", 0, 0,
             "File (mode 0600) with the job's secret; empty: FARANDOLE_SECRET or a per-user file."},
     Setting{"FARANDOLE_SECRET", Type::kText, "", 0, 0,

@@ -169,7 +169,7 @@ Result<void> read_settings(ContextState& state);
 /// Cores that this process may run on.
 int usable_cores();
 
-/// Ranks, cores and FARANDOLE_SPIN decide how a wait spins. Errors as above.
+/// Ranks and cores decide how a wait spins, FARANDOLE_SPIN how long. Errors as above.
 Result<EngineOptions> engine_options(const ContextState& state);
 
 }  // namespace farandole
