@@ -117,6 +117,7 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
     peer.corrupt = true;
   }
   const bool puts = !peer.corrupt && !staged && lets_put(peer, receive, announcement.entry);
+  // What a corrupt peer named as source may be equal to kPut.
   receive.handle = puts ? kPut : peer.corrupt ? 0 : announcement.source;
   receive.phase = static_cast<std::uint32_t>(announcement.entry);
   accepted_.push(receive);

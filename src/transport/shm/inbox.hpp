@@ -38,7 +38,6 @@ class Inbox {
  private:
   // One call of advance() takes some 100 us, so that small messages are not kept waiting.
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
-  static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
   // What is larger has left the caches when it is written.
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
   static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle

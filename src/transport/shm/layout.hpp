@@ -44,6 +44,9 @@ constexpr std::size_t pipe_bytes(std::size_t ranks_on_host) {
   return std::max(std::bit_floor(cache / peers), std::size_t{256} << 10);
 }
 
+/// What is read or put in place at a time.
+inline constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+
 /// How a message is cut on its way through a pipe: so that the receiver works on one block while
 /// the sender fills the next.
 constexpr std::size_t block_bytes(std::size_t message_bytes) {

@@ -43,7 +43,6 @@ class Outbox {
  private:
   static constexpr std::size_t kNone = kEntryCount;
   static constexpr std::size_t kStepBytes = std::size_t{256} << 10;  // put by one advance()
-  static constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
   /// What an entry in use belongs to.
   struct Use {
     Peer* peer = nullptr;

@@ -19,7 +19,7 @@ enum class Way { kReadInPlace, kStaged, kPut };
 /// Two connected ranks that one thread drives step by step. The parameter: how messages travel.
 class ShmCancel : public testing::TestWithParam<Way> {
  protected:
-  const std::size_t kBytes = GetParam() == Way::kPut ? 1'000'000 : 3'000'000;
+  const std::size_t bytes_ = GetParam() == Way::kPut ? 1'000'000 : 3'000'000;
 
   void SetUp() override {
     const Members members = {sender_.member, receiver_.member};
@@ -30,8 +30,8 @@ class ShmCancel : public testing::TestWithParam<Way> {
     std::thread other([&] { EXPECT_TRUE(to_->connect(zero, Deadline::never())); });
     EXPECT_TRUE(from_->connect(one, Deadline::never()));
     other.join();
-    source_ = *sender_.memory->allocate(Bytes{kBytes});
-    target_ = {*receiver_.memory->allocate(Bytes{kBytes}), kBytes};
+    source_ = *sender_.memory->allocate(Bytes{bytes_});
+    target_ = {*receiver_.memory->allocate(Bytes{bytes_}), bytes_};
   }
   Receive receive_of(std::uint32_t sequence, std::size_t bytes) {
     Receive receive = receive_from(0, sequence, target_.data(), bytes);
@@ -52,18 +52,28 @@ class ShmCancel : public testing::TestWithParam<Way> {
   void settle() {
     for (int i = 0; i < 100; ++i) step();
   }
+  /// Posts both and takes so many steps; true if there was no moment left in the middle.
+  bool arrives(Send& send, Receive& receive, std::uint32_t steps) {
+    from_->post(send);
+    to_->post(receive);
+    for (std::uint32_t i = 0; i < steps; ++i) step();
+    const bool arrived =
+        send.state == TransferState::kDone || receive.state == TransferState::kDone;
+    EXPECT_TRUE(!arrived || steps >= 3) << "no moment in the middle";
+    return arrived;
+  }
   /// A message of a fresh operation arrives whole.
   void expect_works() {
     const std::uint32_t sequence = next_++;
-    std::fill_n(source_, kBytes, std::byte{3});
-    Send send = send_to(1, sequence, source_, kBytes);
-    Receive receive = receive_of(sequence, kBytes);
+    std::fill_n(source_, bytes_, std::byte{3});
+    Send send = send_to(1, sequence, source_, bytes_);
+    Receive receive = receive_of(sequence, bytes_);
     from_->post(send);
     to_->post(receive);
     settle();
     EXPECT_EQ(send.state, TransferState::kDone);
     EXPECT_EQ(receive.state, TransferState::kDone);
-    EXPECT_EQ(std::ranges::count(target_, std::byte{3}), static_cast<std::ptrdiff_t>(kBytes));
+    EXPECT_EQ(std::ranges::count(target_, std::byte{3}), static_cast<std::ptrdiff_t>(bytes_));
   }
 
   ShmRank sender_{0}, receiver_{1};
@@ -78,20 +88,14 @@ class ShmCancel : public testing::TestWithParam<Way> {
 // Method: cancel the send at each moment of its way and use its source again at once.
 TEST_P(ShmCancel, SourceMayBeUsedAgainAtOnce) {
   for (std::uint32_t steps = 0;; ++steps) {
-    std::fill_n(source_, kBytes, std::byte{1});
-    Send send = send_to(1, steps, source_, kBytes);
-    Receive receive = receive_of(steps, kBytes);
-    from_->post(send);
-    to_->post(receive);
-    for (std::uint32_t i = 0; i < steps; ++i) step();
-    if (send.state == TransferState::kDone || receive.state == TransferState::kDone) {
-      EXPECT_GE(steps, 3U) << "no moment in the middle";
-      return;
-    }
+    std::fill_n(source_, bytes_, std::byte{1});
+    Send send = send_to(1, steps, source_, bytes_);
+    Receive receive = receive_of(steps, bytes_);
+    if (arrives(send, receive, steps)) return;
     ASSERT_EQ(send.state, TransferState::kActive);
     EXPECT_TRUE(from_->cancel({1, steps}));
     EXPECT_EQ(send.state, TransferState::kFailed);
-    std::fill_n(source_, kBytes, std::byte{2});
+    std::fill_n(source_, bytes_, std::byte{2});
     settle();
     EXPECT_EQ(receive.state, TransferState::kActive) << "after " << steps << " steps";
     EXPECT_EQ(std::ranges::count(target_, std::byte{2}), 0);
@@ -105,21 +109,15 @@ TEST_P(ShmCancel, SourceMayBeUsedAgainAtOnce) {
 // Method: cancel the receive at each moment of its way and use its target again at once.
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClear) {
   for (std::uint32_t steps = 0;; ++steps) {
-    std::fill_n(source_, kBytes, std::byte{1});
-    Send send = send_to(1, steps, source_, kBytes);
-    Receive receive = receive_of(steps, kBytes);
-    from_->post(send);
-    to_->post(receive);
-    for (std::uint32_t i = 0; i < steps; ++i) step();
-    if (send.state == TransferState::kDone || receive.state == TransferState::kDone) {
-      EXPECT_GE(steps, 3U) << "no moment in the middle";
-      return;
-    }
+    std::fill_n(source_, bytes_, std::byte{1});
+    Send send = send_to(1, steps, source_, bytes_);
+    Receive receive = receive_of(steps, bytes_);
+    if (arrives(send, receive, steps)) return;
     cancel(*to_, steps);
     EXPECT_NE(receive.state, TransferState::kActive);
     std::ranges::fill(target_, std::byte{2});
     settle();
-    EXPECT_EQ(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(kBytes));
+    EXPECT_EQ(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(bytes_));
     EXPECT_EQ(send.state, TransferState::kDone) << "after " << steps << " steps";
     cancel(*from_, steps);
     expect_works();
@@ -129,10 +127,10 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClear) {
 // Goal: as before, for a sender that is in the middle of a piece.
 // Method: the sender runs in a thread of its own; cancel at some moment, many times.
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClearWhileTheSenderRuns) {
-  std::fill_n(source_, kBytes, std::byte{1});
+  std::fill_n(source_, bytes_, std::byte{1});
   for (std::uint32_t round = 0; round < 200; ++round) {
-    Send send = send_to(1, round, source_, kBytes);
-    Receive receive = receive_of(round, kBytes);
+    Send send = send_to(1, round, source_, bytes_);
+    Receive receive = receive_of(round, bytes_);
     std::thread sender([&] {
       from_->post(send);
       while (send.state == TransferState::kActive) (void)from_->progress();
@@ -152,7 +150,7 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClearWhileTheSenderRuns) {
     sender.join();
     ended = true;
     receiver.join();
-    ASSERT_EQ(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(kBytes))
+    ASSERT_EQ(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(bytes_))
         << "round " << round;
   }
 }
@@ -161,27 +159,27 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClearWhileTheSenderRuns) {
 // Method: give it up in the middle of a message.
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceTheSenderIsGivenUp) {
   std::ranges::fill(target_, std::byte{2});
-  Send send = send_to(1, 1, source_, kBytes);
-  Receive receive = receive_of(1, kBytes);
+  Send send = send_to(1, 1, source_, bytes_);
+  Receive receive = receive_of(1, bytes_);
   from_->post(send);
   to_->post(receive);
   step();
   step();
   ASSERT_EQ(receive.state, TransferState::kActive);
-  EXPECT_NE(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(kBytes));
+  EXPECT_NE(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(bytes_));
   to_->peer_failed(Rank{0});
   EXPECT_EQ(receive.error, ErrorKind::kRankFailed);
   std::ranges::fill(target_, std::byte{2});
   for (int i = 0; i < 100; ++i) (void)from_->progress();
-  EXPECT_EQ(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(kBytes));
+  EXPECT_EQ(std::ranges::count(target_, std::byte{2}), static_cast<std::ptrdiff_t>(bytes_));
 }
 
 // Goal: cancelling gives back every entry and pipe, on whichever side and in whatever state.
 // Method: far more cancelled messages than there are entries, a third of them never received.
 TEST_P(ShmCancel, NothingIsUsedUp) {
   for (std::uint32_t i = 0; i < 3 * shm::kEntryCount; ++i) {
-    Send send = send_to(1, i, source_, kBytes);
-    Receive receive = receive_of(i, kBytes);
+    Send send = send_to(1, i, source_, bytes_);
+    Receive receive = receive_of(i, bytes_);
     from_->post(send);
     if (i % 3 != 0) to_->post(receive);
     for (std::uint32_t k = 0; k < i % 4; ++k) step();
