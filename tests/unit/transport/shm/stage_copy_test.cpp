@@ -28,7 +28,7 @@ TEST(StageCopy, TakesAllBytesAndNoOthersEitherWay) {
       for (int block = 0; block < 20; ++block) {  // some of them begin with a sample
         std::vector<std::byte> source(bytes), target(bytes + 2 * kPadding, std::byte{0xEE});
         for (std::size_t i = 0; i < bytes; ++i) {
-          source[i] = std::byte(i * 7 + static_cast<std::size_t>(block));
+          source[i] = std::byte(i * 7 + i / 251 + static_cast<std::size_t>(block));
         }
         std::vector<std::byte> expected = target;
         std::ranges::copy(source, expected.begin() + kPadding);
