@@ -103,6 +103,7 @@ void NewsRelay::open(Engine& engine) {
 void NewsRelay::close() {
   const std::lock_guard lock(mutex_);
   engine_ = nullptr;
+  watch_ = nullptr;
 }
 
 Result<void> read_settings(ContextState& state) {

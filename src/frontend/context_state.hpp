@@ -43,7 +43,7 @@ class NewsRelay {
   /// Told when a rank calls for a cycle of the coordinator with this number.
   void add_cycle_listener(std::uint32_t number, std::function<void()> called);
   void remove_cycle_listener(std::uint32_t number);
-  /// Until open(): told who left, and at once who left already.
+  /// Until open() or close(): told who left, and at once who left already.
   void watch(std::function<void(const Departure&)> gone);
   /// The engine outlives the relay's last call after close().
   void open(Engine& engine);
@@ -64,6 +64,10 @@ std::string cycle_call(std::uint32_t number);
 /// What a process holds while it belongs to a job; members are destroyed from the last to the
 /// first.
 struct ContextState {
+  ContextState() = default;
+  /// The session, which talks until it is destroyed, outlives the transports.
+  ~ContextState() { relay.close(); }
+
   Job job;
   Members members;
   Bytes memory_reserve;            // FARANDOLE_MEMORY

@@ -187,3 +187,22 @@ farandole.init()
     job = start("-n", str(RANKS), "--grace", "0.2", write(source))
     assert job.finish() == 3
     assert job.processes() == []
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_init_that_fails_late(start: Start, write: Callable[[str], Path], transport: str) -> None:
+    """Each rank finds its mistake when it is connected, while it hears that others leave."""
+    source = """
+import farandole
+try:
+    farandole.init()
+except farandole.InvalidArgumentError as error:
+    print(error, flush=True)
+"""
+    job = start(
+        *("-n", str(RANKS), write(source)),
+        FARANDOLE_SPIN="100us",
+        FARANDOLE_TRANSPORT=transport,
+    )
+    assert job.finish() == 0, job.stderr
+    assert job.stdout.count("FARANDOLE_SPIN is '100us'") == RANKS
