@@ -2,10 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <vector>
 
+#include "base/copy.hpp"
 #include "base/settings.hpp"
 #include "bindings.hpp"
 #include "farandole/types.hpp"
@@ -75,6 +81,15 @@ const char* class_name(ErrorKind kind) {
   return "InternalError";
 }
 
+using Copy = std::tuple<std::uintptr_t, std::uintptr_t, std::size_t>;  // to, from, bytes
+
+void copy_all_past_cache(const std::vector<Copy>& copies) {
+  const nb::gil_scoped_release release;
+  for (const auto& [to, from, bytes] : copies) {
+    copy_past_cache(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  }
+}
+
 }  // namespace
 
 void raise(const Error& error) {
@@ -103,6 +118,7 @@ NB_MODULE(_native, module) {
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
   module.def("setting", &setting, nb::arg("name"));
+  module.def("copy_past_cache", &copy_all_past_cache, nb::arg("copies"));
   bind_reduce(module);
   bind_schedule(module);
   bind_model(module);

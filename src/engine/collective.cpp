@@ -45,6 +45,7 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
     slot.send.signature = spec_.signature;
     slot.receive.signature = spec_.signature;
     slot.receive.context = &slot;
+    slot.receive.buffer_bytes = spec_.out_layout.total() * size_of(spec_.dtype);
   }
 }
 

@@ -40,6 +40,7 @@ class Layout {
   }
   /// Elements in one slot of scratch.
   Count chunk_elements_max() const { return chunk_; }
+  Count total() const { return total_; }
 
  private:
   Layout(Count total, Count chunk) : total_(total), chunk_(chunk) {}

@@ -85,6 +85,9 @@ struct Receive : Transfer {
   /// The peer has read the target earlier in this operation, so that its lines are in the peer's
   /// cache and slow for this rank to write; a transport may let the peer write them.
   bool peer_has_read = false;
+  /// Of the whole buffer that the target is a part of; zero if that is the target. Tells a
+  /// transport whether it will stay in a cache.
+  Bytes buffer_bytes;
   /// Never more of this message is delivered than of that one, which was posted before; so the
   /// operand of a piece may be what the other's piece made, while that is in the cache. See
   /// Capabilities::follows.

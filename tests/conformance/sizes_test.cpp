@@ -38,8 +38,8 @@ struct Consumer {
 };
 
 // Goal: every size arrives whole, from library-owned and from foreign memory, aligned or not.
-// Method: one message per (size, memory, skew), received to a target and then by consume(), which
-// must see each byte once.
+// Method: one message per (size, memory, skew), received to a target, by consume(), which must see
+// each byte once, and to targets about which the transport is told what may have it copy otherwise.
 TEST_P(Conformance, EverySizeFromEveryMemory) {
   run(GetParam(), 2, [&](Node& node) {
     std::uint64_t index = 0;
@@ -50,23 +50,29 @@ TEST_P(Conformance, EverySizeFromEveryMemory) {
           Buffer buffer(node, kind, bytes, skew);
           if (node.rank() == 0) {
             fill(buffer.span(), seed);
-            Send sends[2] = {send_of(1, tag_of(1), buffer.span()),
-                             send_of(1, tag_of(2), buffer.span())};
+            Send sends[4];
+            for (std::uint32_t i = 0; i < 4; ++i) sends[i] = send_of(1, tag_of(i), buffer.span());
             for (Send& send : sends) node.transport().post(send);
             node.wait(sends, {});
-            EXPECT_EQ(sends[0].state, TransferState::kDone);
-            EXPECT_EQ(sends[1].state, TransferState::kDone);
+            for (const Send& send : sends) EXPECT_EQ(send.state, TransferState::kDone);
             continue;
           }
           Consumer consumer(bytes);
-          Receive receives[2] = {receive_of(0, tag_of(1), buffer.span()),
-                                 receive_of(0, tag_of(2), buffer.span())};
+          Buffer part(node, kind, bytes, skew), known(node, kind, bytes, skew);
+          Receive receives[4] = {
+              receive_of(0, tag_of(0), buffer.span()), receive_of(0, tag_of(1), buffer.span()),
+              receive_of(0, tag_of(2), part.span()), receive_of(0, tag_of(3), known.span())};
           receives[1].target = nullptr;
           receives[1].consume = &Consumer::consume;
           receives[1].context = &consumer;
+          receives[2].buffer_bytes = Bytes{std::size_t{1} << 30};
+          receives[3].peer_has_read = true;
           for (Receive& receive : receives) node.transport().post(receive);
           node.wait({}, receives);
           EXPECT_EQ(first_wrong(buffer.span(), seed), -1) << bytes << " bytes to a target";
+          EXPECT_EQ(first_wrong(part.span(), seed), -1) << bytes << " bytes of a large buffer";
+          EXPECT_EQ(first_wrong(known.span(), seed), -1)
+              << bytes << " bytes that the peer has read";
           EXPECT_EQ(first_wrong(consumer.data, seed), -1) << bytes << " bytes consumed";
           EXPECT_TRUE(std::ranges::all_of(consumer.seen, [](auto n) { return n == 1; }));
         }

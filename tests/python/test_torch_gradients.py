@@ -146,6 +146,23 @@ def check_buckets_are_reduced_in_place() -> None:
         assert after["talks"] == before["talks"]
 
 
+def check_gradients_that_lie_otherwise_in_memory() -> None:
+    """Column by column, with gaps, and with a sign that torch has not carried out."""
+    rank, shape = hvd.rank(), (3, 5)
+    values = torch.arange(15.0).reshape(shape) + 100 * rank
+    expected = torch.arange(15.0).reshape(shape) + 50 * (hvd.size() - 1)
+    gaps = torch.zeros(6, 5)
+    negated = torch._neg_view(-values)
+    assert negated.is_neg()
+    for gradient in (values.t().contiguous().t(), gaps[::2].copy_(values), negated):
+        parameter = nn.Parameter(torch.zeros(shape))
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0))
+        parameter.grad = gradient
+        optimizer.step()
+        torch.testing.assert_close(parameter.grad, expected, rtol=0, atol=0)
+        torch.testing.assert_close(parameter.data, -expected, rtol=0, atol=0)
+
+
 class Words(nn.Module):
     """The mean of a text's word vectors, and a layer on top."""
 
@@ -192,6 +209,21 @@ def check_sparse_gradients() -> None:
             if hvd.size() > 1:
                 assert model.words.weight.grad.coalesce().indices().shape[1] < 50
         assert_same(model, reference)
+
+
+def check_sparse_gradients_after_dense_ones() -> None:
+    """They become dense, as the first one was."""
+    weight = nn.Parameter(torch.zeros(6, 2, dtype=torch.float64))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
+    for sparse in (False, True, False):
+        for set_to_none in (False, True):
+            optimizer.zero_grad(set_to_none=set_to_none)
+            words = torch.tensor([1, 4, 1])
+            nn.functional.embedding(words, weight, sparse=sparse).sum().mul(hvd.rank()).backward()
+            optimizer.step()
+            expected = torch.zeros_like(weight)
+            expected[1], expected[4] = hvd.size() - 1, (hvd.size() - 1) / 2
+            torch.testing.assert_close(weight.grad, expected, rtol=0, atol=0)
 
 
 def check_disagreement_names_the_parameter() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 import farandole
+from farandole import _native
 from farandole.errors import InvalidArgumentError
 from farandole.process_sets import ProcessSet
 from farandole.torch.compression import Compressor
@@ -65,6 +66,8 @@ class Slot:
     sparse_dim: int = 0  # of its gradients; 0: they are dense
     task: Task[torch.Tensor] | None = field(default=None, repr=False)  # if each step has the same
     copied: torch.Tensor | None = field(default=None, repr=False)  # autograd's, of this step
+    # Looks whether gradients are sparse, until a dense one has come.
+    kind_hook: torch.utils.hooks.RemovableHandle | None = field(default=None, repr=False)
 
     def show_gradient(self, gradient: torch.Tensor | None = None) -> None:
         """Makes param.grad the view, or what is given instead; that of a frozen parameter None,
@@ -97,6 +100,26 @@ class Slot:
             values = self.view.new_empty((0, *shape[self.sparse_dim :]))
             return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
         return gradient if gradient.is_sparse else gradient.to_sparse(self.sparse_dim)
+
+
+def _take_gradients(slots: Sequence[Slot]) -> None:
+    """take_gradient() of all; what lies in memory as its view does is copied past the cache, where
+    it would not stay until it is summed, and without torch in between."""
+    copies = []
+    for slot in slots:
+        gradient, view = slot.parameter.grad, slot.view
+        if (
+            gradient is None
+            or gradient.layout is not torch.strided
+            or not gradient.is_contiguous()
+            or gradient.is_neg()
+        ):
+            slot.take_gradient()
+        elif gradient is not view:
+            copies.append((view.data_ptr(), gradient.data_ptr(), view.nbytes))
+            slot.copied = gradient
+            slot.parameter.grad = view
+    _native.copy_past_cache(copies)
 
 
 @dataclass(eq=False)
@@ -236,7 +259,8 @@ class GradientExchange:
         self._hooks.append(parameter.register_post_accumulate_grad_hook(ready))
         if parameter.dim() > 1:  # it may be that of an embedding
             comes = _weak_hook(self, slot, GradientExchange._gradient_comes)
-            self._hooks.append(parameter.register_hook(comes))
+            slot.kind_hook = parameter.register_hook(comes)
+            self._hooks.append(slot.kind_hook)
 
     def layout(self) -> list[str]:
         """The buckets in words, the same on all ranks that can work together."""
@@ -304,6 +328,9 @@ class GradientExchange:
                 f"the gradient of '{slot.name}' was computed more than backward_passes_per_step = "
                 f"{self.passes} times before step() or synchronize()"
             )
+        if slot.kind_hook is not None and slot.sparse_dim == 0:
+            slot.kind_hook.remove()
+            slot.kind_hook = None
         self.finished = False
         slot.passes_left -= 1
         if slot.passes_left == 0:
@@ -317,12 +344,11 @@ class GradientExchange:
             self.meter.begin_step()
         self._sent += 1
         options = self._options
-        tasks: list[Task[torch.Tensor]] = []
-        for slot in bucket.slots:
-            if not self._travels_sparse(slot):
-                slot.take_gradient()
-                tasks.append(self._task(slot))
-                continue
+        sparse = [slot for slot in bucket.slots if self._travels_sparse(slot)]
+        dense = [slot for slot in bucket.slots if slot not in sparse] if sparse else bucket.slots
+        _take_gradients(dense)
+        tasks = [self._task(slot) for slot in dense]
+        for slot in sparse:
             handle = sparse_allreduce_async(
                 slot.sparse_gradient(), self._name(slot), options.op, options.process_set
             )

@@ -137,11 +137,14 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         """Trainable parameters that are in no bucket yet: added, or frozen until now."""
         if not self._process_set.included():
             return []  # its gradients stay what they are
-        return [
-            (name, parameter)
-            for name, parameter in self._named_parameters()
-            if parameter.requires_grad and parameter not in self._exchange
-        ]
+        exchange = self._exchange
+
+        def is_new(parameter: torch.Tensor) -> bool:
+            return parameter.requires_grad and parameter not in exchange
+
+        if not any(is_new(each) for group in self.param_groups for each in group["params"]):
+            return []  # as nearly always: names take longer
+        return [(name, each) for name, each in self._named_parameters() if is_new(each)]
 
     def _adopt(self, parameters: list[tuple[str, torch.Tensor]]) -> None:
         if self._process_set.included():

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/copy.hpp"
+
 namespace farandole::shm {
 namespace {
 
@@ -215,8 +217,24 @@ std::size_t Inbox::may_move(const Receive& receive) {
   return (end - receive.moved).value();
 }
 
+/// Whether the buffers of all ranks of the host, of one operation, are more than caches hold.
+bool Inbox::outgrows_cache(const Receive& receive) const {
+  const std::size_t buffer = std::max(receive.buffer_bytes, receive.bytes).value();
+  const std::size_t most = receive.handle == Announcement::kStaged ? kStagedMax : kInPlaceMax;
+  return buffer * peers_.local.size() >= most;
+}
+
 void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {
-  receive.deliver(receive.moved, data, Bytes{bytes});
+  std::byte* target = receive.target + receive.moved.value();
+  if (receive.consume != nullptr) {
+    receive.deliver(receive.moved, data, Bytes{bytes});
+  } else if (outgrows_cache(receive)) {
+    copy_past_cache(target, data, bytes);
+  } else if (receive.peer_has_read) {
+    shared_copy_.copy(target, data, bytes);
+  } else {
+    copy_bytes(target, data, bytes);
+  }
   receive.moved += Bytes{bytes};
   step_left_ -= std::min(step_left_, bytes);
   moved_ = true;

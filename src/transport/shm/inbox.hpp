@@ -10,6 +10,7 @@
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/peer.hpp"
+#include "transport/shm/shared_copy.hpp"
 #include "transport/transfer.hpp"
 
 namespace farandole::shm {
@@ -42,6 +43,11 @@ class Inbox {
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
   static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle
 
+  // From so much on, on all ranks together, targets are written past the caches. Measured with 32
+  // MiB of shared cache, in which ordinary memory stays a little longer.
+  static constexpr std::size_t kInPlaceMax = std::size_t{24} << 20;
+  static constexpr std::size_t kStagedMax = std::size_t{48} << 20;
+
   void read(Peer& peer, const Slot& slot);
   void take(Peer& peer, Receive& receive, Kind kind, const std::byte* payload);
   void discard(Peer& peer, Kind kind, const std::byte* payload);
@@ -53,6 +59,7 @@ class Inbox {
   static bool is_writing(const Peer& peer, const Receive& receive);
   bool lets_put(Peer& peer, const Receive& receive, std::uint64_t entry);
   static std::size_t may_move(const Receive& receive);
+  bool outgrows_cache(const Receive& receive) const;
   void deliver(Receive& receive, const std::byte* data, std::size_t bytes);
   void finish(Receive& receive);
   static void reply(Peer& peer, std::uint64_t entry, Reply reply);
@@ -61,6 +68,7 @@ class Inbox {
   const Memory& memory_;
   const std::size_t pipe_bytes_;
   Matcher matcher_;
+  SharedCopy shared_copy_;
   IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source, phase = entry
   std::size_t step_left_ = 0;
   bool moved_ = false;

@@ -159,7 +159,7 @@ bool Outbox::stage(Pipe& pipe) {
   while (staged < pipe.bytes.value() && pipe.produced - consumed(pipe) < pipe_bytes_ / block) {
     const std::size_t piece = std::min(pipe.bytes.value() - staged, block);
     std::byte* target = data + block_offset(pipe.first + pipe.produced, block, pipe_bytes_);
-    stage_copy_.copy(target, pipe.source + staged, piece);
+    shared_copy_.copy(target, pipe.source + staged, piece);
     staged += piece;
     ++pipe.produced;
     for (std::size_t i = pipe.users; i != kNone; i = uses_[i].next) {

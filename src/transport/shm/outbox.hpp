@@ -11,7 +11,7 @@
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/peer.hpp"
-#include "transport/shm/stage_copy.hpp"
+#include "transport/shm/shared_copy.hpp"
 #include "transport/transfer.hpp"
 
 namespace farandole::shm {
@@ -81,7 +81,7 @@ class Outbox {
   std::vector<std::size_t> free_pipes_;       // never grows past kPipeCount
   IntrusiveQueue<Send, Transfer> announced_;  // handle = entry, moved = bytes staged
   std::vector<std::size_t> lingering_;        // entries whose send has ended before the receiver
-  StageCopy stage_copy_;
+  SharedCopy shared_copy_;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t sent_messages_ = 0;
   std::size_t step_left_ = 0;

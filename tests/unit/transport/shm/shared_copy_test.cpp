@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/stage_copy.hpp"
+#include "transport/shm/shared_copy.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,19 +12,19 @@
 namespace farandole::shm {
 namespace {
 
-constexpr Clock::duration kFast = StageCopy::kNear / 4;
-constexpr Clock::duration kSlow = StageCopy::kNear * 2;
+constexpr Clock::duration kFast = SharedCopy::kNear / 4;
+constexpr Clock::duration kSlow = SharedCopy::kNear * 2;
 
 // Goal: every block arrives whole, and nothing beside it, whichever way it is copied and whether or
 // not its start is a sample.
-TEST(StageCopy, TakesAllBytesAndNoOthersEitherWay) {
+TEST(SharedCopy, TakesAllBytesAndNoOthersEitherWay) {
   constexpr std::size_t kPadding = 64;
   for (const bool past_cache : {false, true}) {
-    StageCopy stage;
+    SharedCopy stage;
     for (int i = 0; i < 100 && past_cache; ++i) stage.learn(kSlow);
     ASSERT_EQ(stage.past_cache(), past_cache);
-    for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, StageCopy::kSampleBytes,
-                                    StageCopy::kSampleBytes + 1, std::size_t{65536}}) {
+    for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, SharedCopy::kSampleBytes,
+                                    SharedCopy::kSampleBytes + 1, std::size_t{65536}}) {
       for (int block = 0; block < 20; ++block) {  // some of them begin with a sample
         std::vector<std::byte> source(bytes), target(bytes + 2 * kPadding, std::byte{0xEE});
         for (std::size_t i = 0; i < bytes; ++i) {
@@ -39,8 +39,8 @@ TEST(StageCopy, TakesAllBytesAndNoOthersEitherWay) {
   }
 }
 
-TEST(StageCopy, PassesTheCacheWhileReadersAreFar) {
-  StageCopy stage;
+TEST(SharedCopy, PassesTheCacheWhileReadersAreFar) {
+  SharedCopy stage;
   EXPECT_FALSE(stage.past_cache());
   stage.learn(kSlow);
   stage.learn(kSlow);
@@ -51,8 +51,8 @@ TEST(StageCopy, PassesTheCacheWhileReadersAreFar) {
 }
 
 // A sample is slow, too, when the core is lost in the middle of it.
-TEST(StageCopy, OneSlowSampleAmongFastOnesChangesNothing) {
-  StageCopy stage;
+TEST(SharedCopy, OneSlowSampleAmongFastOnesChangesNothing) {
+  SharedCopy stage;
   for (int i = 0; i < 100; ++i) {
     stage.learn(i % 4 == 0 ? kSlow : kFast);
     EXPECT_FALSE(stage.past_cache());
@@ -60,8 +60,8 @@ TEST(StageCopy, OneSlowSampleAmongFastOnesChangesNothing) {
 }
 
 // Of three readers one shares this rank's core, two are far.
-TEST(StageCopy, OneFastSampleAmongSlowOnesChangesNothing) {
-  StageCopy stage;
+TEST(SharedCopy, OneFastSampleAmongSlowOnesChangesNothing) {
+  SharedCopy stage;
   for (int i = 0; i < 100; ++i) {
     stage.learn(i % 3 == 2 ? kFast : kSlow);
     EXPECT_EQ(stage.past_cache(), i >= 1);

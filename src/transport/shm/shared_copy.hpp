@@ -14,7 +14,7 @@ namespace farandole::shm {
 /// and stores that go past the cache are better. Nobody tells a process which it is, and hosts of
 /// virtual machines change it, so now and then the start of a block is timed.
 /// Threads   one at a time.
-class StageCopy {
+class SharedCopy {
  public:
   static constexpr std::size_t kSampleBytes = 8192;
   /// What a sample takes at most, through the cache, where that is the better way: 4 GB/s. Near

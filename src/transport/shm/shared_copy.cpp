@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/stage_copy.hpp"
+#include "transport/shm/shared_copy.hpp"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 
 namespace farandole::shm {
 
-void StageCopy::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
+void SharedCopy::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
   std::size_t copied = 0;
   if (++blocks_ >= kBlocksPerSample && bytes >= kSampleBytes) {
     blocks_ = 0;
@@ -21,7 +21,7 @@ void StageCopy::copy(std::byte* target, const std::byte* source, std::size_t byt
   rest(target + copied, source + copied, bytes - copied);
 }
 
-void StageCopy::learn(Clock::duration taken) {
+void SharedCopy::learn(Clock::duration taken) {
   slow_ = std::clamp(slow_ + (taken > kNear ? kSlow : kFast), 0, kSlowMax);
 }
 
