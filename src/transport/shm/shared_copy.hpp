@@ -8,7 +8,7 @@
 
 namespace farandole::shm {
 
-/// Copies into memory that another rank read last and reads next, in the way that suits the
+/// Copies into memory that another rank has read since it was written, in the way that suits the
 /// distance to that rank's core. A line must leave the reader's cache before it is written. Where
 /// the cores share a cache that is faster than memory; between sockets it is several times slower,
 /// and stores that go past the cache are better. Nobody tells a process which it is, and hosts of
