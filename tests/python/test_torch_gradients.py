@@ -147,15 +147,17 @@ def check_buckets_are_reduced_in_place() -> None:
 
 
 def check_gradients_that_lie_otherwise_in_memory() -> None:
-    """Column by column, with gaps, and with a sign that torch has not carried out."""
+    """Column by column, with gaps, with a sign that torch has not carried out, of another dtype."""
     rank, shape = hvd.rank(), (3, 5)
     values = torch.arange(15.0).reshape(shape) + 100 * rank
     expected = torch.arange(15.0).reshape(shape) + 50 * (hvd.size() - 1)
     gaps = torch.zeros(6, 5)
     negated = torch._neg_view(-values)
     assert negated.is_neg()
-    for gradient in (values.t().contiguous().t(), gaps[::2].copy_(values), negated):
+    columns, double = values.t().contiguous().t(), values.double()
+    for gradient in (columns, gaps[::2].copy_(values), negated, double):
         parameter = nn.Parameter(torch.zeros(shape))
+        parameter.grad_dtype = None
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0))
         parameter.grad = gradient
         optimizer.step()

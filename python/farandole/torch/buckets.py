@@ -113,6 +113,7 @@ def _take_gradients(slots: Sequence[Slot]) -> None:
             or gradient.layout is not torch.strided
             or not gradient.is_contiguous()
             or gradient.is_neg()
+            or gradient.dtype != view.dtype
         ):
             slot.take_gradient()
         elif gradient is not view:
