@@ -35,16 +35,21 @@ std::size_t actions_in(const Program& program) {
 CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
     : Operation(std::move(spec.terms)),
       spec_(std::move(spec)),
-      slots_(spec_.program->actions_per_round_max),
-      resolved_(actions_in(*spec_.program)),
-      replays_(resolved_.size() <= kReplayedMax),
+      slots_(actions_in(*spec_.program)),
+      replays_(slots_.size() <= kReplayedMax),
       in_place_(spec_.program->collective == Collective::kAllreduce && spec_.in == spec_.out) {
-  if (!replays_) resolved_.resize(spec_.program->actions_per_round_max);
+  set_buffers(spec_.in, spec_.out);
+  if (replays_) {
+    rounds_.reserve(slots_.size());
+  } else {
+    slots_.resize(spec_.program->actions_per_round_max);
+  }
   for (Slot& slot : slots_) {
     slot.owner = this;
     slot.send.signature = spec_.signature;
     slot.receive.signature = spec_.signature;
     slot.receive.context = &slot;
+    slot.receive.peer_has_read = in_place_;
     slot.receive.buffer_bytes = spec_.out_layout.total() * size_of(spec_.dtype);
   }
 }
@@ -52,21 +57,26 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
 void CollectiveOperation::renew(const void* in, void* out, std::string_view name,
                                 std::uint64_t submitted) {
   Operation::renew(name, submitted);
+  set_buffers(in, out);
+  position_ = 0;
+  replayed_ = 0;
+  round_ = {};
+  open_count_ = 0;
+}
+
+void CollectiveOperation::set_buffers(const void* in, void* out) {
   spec_.in = static_cast<const std::byte*>(in);
   spec_.out = static_cast<std::byte*>(out);
-  position_ = 0;
-  open_count_ = 0;
-  slot_count_ = 0;
-  next_resolved_ = 0;
+  // The schedule never writes `in`, so the cast only unifies the buffers' types.
+  buffers_[static_cast<std::size_t>(Buffer::kIn)] = const_cast<std::byte*>(spec_.in);
+  buffers_[static_cast<std::size_t>(Buffer::kOut)] = spec_.out;
+  buffers_[static_cast<std::size_t>(Buffer::kScratch)] = spec_.scratch.get();
 }
 
 std::optional<Rank> CollectiveOperation::lost_peer() const {
-  for (std::size_t i = 0; i < slot_count_; ++i) {
-    const Slot& slot = slots_[i];
-    if (slot.state == Slot::State::kDone) continue;
-    const bool sends = slot.action->kind == Action::Kind::kSend;
-    const Transfer& transfer = sends ? static_cast<const Transfer&>(slot.send) : slot.receive;
-    if (transfer.lost_peer()) return transfer.peer;
+  for (const Slot& slot : round()) {
+    if (slot.state == Slot::State::kDone || slot.transfer == nullptr) continue;
+    if (slot.transfer->lost_peer()) return slot.transfer->peer;
   }
   return std::nullopt;
 }
@@ -103,6 +113,25 @@ bool CollectiveOperation::cancel() {
 }
 
 bool CollectiveOperation::next_round() {
+  const bool more = recorded_ ? replayed_ < rounds_.size() : find_round();
+  if (more) {
+    if (recorded_) {
+      round_ = rounds_[replayed_++];
+      position_ = round_.position;
+    }
+    open_round();
+    return true;
+  }
+  recorded_ = replays_;
+  if (spec_.divisor > 1 && spec_.program->completes.empty()) {
+    divide(spec_.out, spec_.out, spec_.out_count, spec_.dtype, spec_.divisor);
+  }
+  finish();
+  return false;
+}
+
+/// Runs the program to the next round in which this rank does something.
+bool CollectiveOperation::find_round() {
   const auto& instructions = spec_.program->instructions;
   while (position_ < instructions.size()) {
     const Program::Instruction& instruction = instructions[position_];
@@ -117,15 +146,11 @@ bool CollectiveOperation::next_round() {
         break;
       case Program::Instruction::Kind::kRound:
         ++position_;
-        open_round(instruction);
-        if (slot_count_ > 0) return true;
+        prepare_round(instruction);
+        if (round_.count > 0) return true;
         break;
     }
   }
-  if (spec_.divisor > 1 && spec_.program->completes.empty()) {
-    divide(spec_.out, spec_.out, spec_.out_count, spec_.dtype, spec_.divisor);
-  }
-  finish();
   return false;
 }
 
@@ -137,68 +162,69 @@ bool CollectiveOperation::takes_part(const Action& action) const {
   return true;
 }
 
-void CollectiveOperation::open_round(const Program::Instruction& round) {
-  slot_count_ = 0;
-  open_count_ = 0;
-  if (!replays_) next_resolved_ = resolved_count_ = 0;
+void CollectiveOperation::prepare_round(const Program::Instruction& round) {
+  round_ = {.first = replays_ ? round_.first + round_.count : 0, .position = position_};
+  bool after_nothing = true;  // what comes before the next action is done
   for (std::uint32_t i = round.first; i < round.first + round.count; ++i) {
     const Action& action = spec_.program->actions[i];
-    const Resolved& resolved = resolve(action);
-    if (!resolved.takes_part) continue;
-    Slot& slot = slots_[slot_count_++];
-    slot.action = &action;
-    slot.resolved = &resolved;
-    slot.state = Slot::State::kHeld;
-    ++open_count_;
-  }
-  // Receives first: a message that finds its receive posted needs not be set aside.
-  for (const bool receives : {true, false}) {
-    for (std::size_t i = 0; i < slot_count_; ++i) {
-      const Action& action = *slots_[i].action;
-      if ((action.kind == Action::Kind::kReceive) != receives) continue;
-      slots_[i].receive.behind = nullptr;
-      if (!action.after_previous || i == 0) {
-        open(slots_[i]);
-      } else if (receives && follows(i)) {
-        slots_[i].receive.behind = &slots_[i - 1].receive;
-        open(slots_[i]);
-      }
+    if (!takes_part(action)) continue;
+    Slot& slot = slots_[round_.first + round_.count];
+    prepare(slot, action);
+    slot.held = action.after_previous && !after_nothing;
+    slot.receive.behind = nullptr;
+    if (slot.held && follows((&slot)[-1], slot)) {
+      slot.held = false;
+      slot.receive.behind = &(&slot)[-1].receive;
     }
+    if (is_idle(slot)) {
+      after_nothing = !slot.held;
+      continue;
+    }
+    after_nothing = false;
+    ++round_.count;
+    if (slot.receives()) ++round_.receives;
   }
+  if (replays_ && round_.count > 0) rounds_.push_back(round_);
+}
+
+/// Whether it copies what is there already, in every run.
+bool CollectiveOperation::is_idle(const Slot& slot) const {
+  if (slot.transfer != nullptr || slot.action->operand) return false;
+  const bool same_buffer = slot.source.buffer == slot.target.buffer ||
+                           (spec_.in == spec_.out && slot.source.buffer != Buffer::kScratch &&
+                            slot.target.buffer != Buffer::kScratch);
+  return slot.source.bytes.value() == 0 ||
+         (same_buffer && slot.source.offset == slot.target.offset);
 }
 
 /// Whether two receives that reduce into one place may take turns, piece by piece.
-bool CollectiveOperation::follows(std::size_t i) const {
-  const Slot &before = slots_[i - 1], &slot = slots_[i];
+bool CollectiveOperation::follows(const Slot& before, const Slot& slot) {
   const Action &first = *before.action, &second = *slot.action;
-  if (before.state == Slot::State::kHeld || first.kind != Action::Kind::kReceive) return false;
+  if (before.held || !before.receives() || !slot.receives()) return false;
   if (!second.operand || second.operand != second.target || second.target != first.target) {
     return false;
   }
-  return std::ranges::all_of(std::array{&before, &slot}, [&](const Slot* receives) {
-    const Resolved& resolved = *receives->resolved;
-    const Capabilities& capabilities = group().transports[resolved.peer]->capabilities();
-    return capabilities.follows && resolved.target.bytes > capabilities.follow_bytes;
+  return std::ranges::all_of(std::array{&before, &slot}, [](const Slot* receive) {
+    const Capabilities& capabilities = receive->transport->capabilities();
+    return capabilities.follows && receive->target.bytes > capabilities.follow_bytes;
   });
 }
 
-const CollectiveOperation::Resolved& CollectiveOperation::resolve(const Action& action) {
-  const std::size_t index = next_resolved_++;
-  if (index == resolved_count_) resolved_[resolved_count_++] = resolved(action);
-  return resolved_[index];
-}
-
-CollectiveOperation::Resolved CollectiveOperation::resolved(const Action& action) const {
-  Resolved resolved;
-  resolved.takes_part = takes_part(action);
-  if (!resolved.takes_part) return resolved;
-  if (action.kind != Action::Kind::kLocal) {
-    resolved.peer = static_cast<std::size_t>(spec_.program->rank_at(value(action.peer)));
-  }
-  if (action.source) resolved.source = place(*action.source);
-  if (action.target) resolved.target = place(*action.target);
-  if (action.operand) resolved.operand = place(*action.operand);
-  return resolved;
+void CollectiveOperation::prepare(Slot& slot, const Action& action) const {
+  slot.action = &action;
+  slot.source = action.source ? place(*action.source) : Place{};
+  slot.target = action.target ? place(*action.target) : Place{};
+  slot.operand = action.operand ? place(*action.operand) : Place{};
+  slot.transfer = nullptr;
+  if (action.kind == Action::Kind::kLocal) return;
+  const auto peer = static_cast<std::size_t>(spec_.program->rank_at(value(action.peer)));
+  const bool sends = action.kind == Action::Kind::kSend;
+  slot.transport = group().transports[peer];
+  slot.transfer = sends ? static_cast<Transfer*>(&slot.send) : &slot.receive;
+  slot.transfer->peer = group().world_ranks[peer];
+  slot.transfer->tag.lane = static_cast<std::uint32_t>(action.lane);
+  slot.transfer->bytes = sends ? slot.source.bytes : slot.target.bytes;
+  slot.receive.consume = action.operand ? &CollectiveOperation::consume : nullptr;
 }
 
 CollectiveOperation::Place CollectiveOperation::place(const Span& span) const {
@@ -215,69 +241,60 @@ CollectiveOperation::Place CollectiveOperation::place(const Span& span) const {
           layout.length(first, count) * element};
 }
 
-std::byte* CollectiveOperation::at(const Place& place) const {
-  switch (place.buffer) {
-    case Buffer::kIn:
-      // The schedule never writes `in`, so the cast only unifies the buffers' types.
-      return const_cast<std::byte*>(spec_.in) + place.offset;
-    case Buffer::kOut:
-      return spec_.out + place.offset;
-    case Buffer::kScratch:
-      break;
+void CollectiveOperation::open_round() {
+  open_count_ = round_.count;
+  // Receives first: a message that finds its receive posted needs not be set aside.
+  for (const bool receives : {true, false}) {
+    if (receives ? round_.receives == 0 : round_.receives == round_.count) continue;
+    for (Slot& slot : round()) {
+      if (slot.receives() != receives) continue;
+      slot.state = Slot::State::kHeld;
+      if (!slot.held) open(slot);
+    }
   }
-  return spec_.scratch.get() + place.offset;
 }
 
 void CollectiveOperation::open(Slot& slot) {
-  const Action& action = *slot.action;
-  const Resolved& resolved = *slot.resolved;
-  slot.target = at(resolved.target);
-  slot.operand = at(resolved.operand);
   slot.state = Slot::State::kOpen;
-  const Place& source = resolved.source;
-  if (action.kind == Action::Kind::kLocal) {
-    if (action.operand) {
-      reduce(slot, Bytes{0}, at(source), source.bytes);
-    } else if (slot.target != at(source) && source.bytes.value() > 0) {
-      std::memmove(slot.target, at(source), source.bytes.value());
+  if (slot.receives()) {
+    slot.written = at(slot.target);
+    slot.operand_data = at(slot.operand);
+    slot.receive.tag.operation = spec_.id;
+    slot.receive.target = slot.written;
+    slot.transport->post(slot.receive);
+  } else if (slot.transfer != nullptr) {
+    slot.send.tag.operation = spec_.id;
+    slot.send.source = at(slot.source);
+    slot.transport->post(slot.send);
+  } else {
+    slot.written = at(slot.target);
+    slot.operand_data = at(slot.operand);
+    const std::byte* source = at(slot.source);
+    if (slot.action->operand) {
+      reduce(slot, Bytes{0}, source, slot.source.bytes);
+    } else {
+      std::memmove(slot.written, source, slot.source.bytes.value());
     }
     slot.state = Slot::State::kDone;
     --open_count_;
-    return;
-  }
-  Transport& transport = *group().transports[resolved.peer];
-  const bool sends = action.kind == Action::Kind::kSend;
-  Transfer& transfer = sends ? static_cast<Transfer&>(slot.send) : slot.receive;
-  transfer.peer = group().world_ranks[resolved.peer];
-  transfer.tag = {spec_.id, static_cast<std::uint32_t>(action.lane)};
-  transfer.bytes = sends ? source.bytes : resolved.target.bytes;
-  if (sends) {
-    slot.send.source = at(source);
-    transport.post(slot.send);
-  } else {
-    slot.receive.target = slot.target;
-    slot.receive.peer_has_read = in_place_;
-    slot.receive.consume = action.operand ? &CollectiveOperation::consume : nullptr;
-    transport.post(slot.receive);
   }
 }
 
 bool CollectiveOperation::poll_round() {
   bool changed = false;
-  for (std::size_t i = 0; i < slot_count_ && !failing_; ++i) {
-    Slot& slot = slots_[i];
-    if (slot.state == Slot::State::kHeld && slots_[i - 1].state == Slot::State::kDone) {
+  for (Slot& slot : round()) {
+    if (failing_) break;
+    if (slot.state == Slot::State::kHeld && (&slot)[-1].state == Slot::State::kDone) {
       open(slot);
       changed = true;
     }
-    if (slot.state != Slot::State::kOpen) continue;
-    const bool sends = slot.action->kind == Action::Kind::kSend;
-    changed |= close_slot(slot, sends ? static_cast<Transfer&>(slot.send) : slot.receive);
+    if (slot.state == Slot::State::kOpen) changed |= close(slot);
   }
   return changed;
 }
 
-bool CollectiveOperation::close_slot(Slot& slot, const Transfer& transfer) {
+bool CollectiveOperation::close(Slot& slot) {
+  const Transfer& transfer = *slot.transfer;
   if (transfer.state == TransferState::kActive) return false;
   if (transfer.state == TransferState::kDone) {
     slot.state = Slot::State::kDone;
@@ -293,8 +310,8 @@ bool CollectiveOperation::close_slot(Slot& slot, const Transfer& transfer) {
 
 void CollectiveOperation::reduce(const Slot& slot, Bytes offset, const std::byte* incoming,
                                  Bytes bytes) const {
-  std::byte* target = slot.target + offset.value();
-  const std::byte* operand = slot.operand + offset.value();
+  std::byte* target = slot.written + offset.value();
+  const std::byte* operand = slot.operand_data + offset.value();
   const std::byte *left = operand, *right = incoming;
   if (slot.action->incoming_first) std::swap(left, right);
   const std::size_t element = size_of(spec_.dtype).value();
@@ -331,12 +348,10 @@ std::string CollectiveOperation::state() const {
   std::string text = description() + " by " + spec_.program->algorithm + ": instruction " +
                      std::to_string(position_) + " of " +
                      std::to_string(spec_.program->instructions.size());
-  for (std::size_t i = 0; i < slot_count_; ++i) {
-    const Slot& slot = slots_[i];
+  for (const Slot& slot : round()) {
     if (slot.state == Slot::State::kDone) continue;
-    const bool sends = slot.action->kind == Action::Kind::kSend;
-    const Transfer& transfer = sends ? static_cast<const Transfer&>(slot.send) : slot.receive;
-    text += describe(transfer, sends) + (slot.state == Slot::State::kHeld ? " held" : "");
+    if (slot.transfer != nullptr) text += describe(*slot.transfer, !slot.receives());
+    if (slot.state == Slot::State::kHeld) text += " held";
   }
   return text;
 }

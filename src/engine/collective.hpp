@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,55 +60,71 @@ class CollectiveOperation final : public Operation {
     std::size_t offset = 0;  // bytes
     Bytes bytes;
   };
-  /// What an action does in this iteration.
-  struct Resolved {
-    bool takes_part = false;
-    std::size_t peer = 0;  // in the group
-    Place source, target, operand;
-  };
-
+  /// An action of this rank in one iteration, and its transfer.
   struct Slot {
+    // The same in every run.
+    const Action* action = nullptr;
+    Transport* transport = nullptr;
+    Transfer* transfer = nullptr;  // `send` or `receive`; none if it is local
+    Place source, target, operand;
+    bool held = false;  // until the one before is done
+    const CollectiveOperation* owner = nullptr;
+    // Of this run.
+    enum class State : std::uint8_t { kHeld, kOpen, kDone } state = State::kDone;
+    std::byte* written = nullptr;
+    const std::byte* operand_data = nullptr;
     Send send;
     Receive receive;
-    const Action* action = nullptr;
-    const Resolved* resolved = nullptr;
-    enum class State : std::uint8_t { kHeld, kOpen, kDone } state = State::kDone;
-    std::byte* target = nullptr;
-    const std::byte* operand = nullptr;
-    const CollectiveOperation* owner = nullptr;
+
+    bool receives() const { return transfer == &receive; }
+  };
+  /// What is open at one time, in slots_.
+  struct Round {
+    std::uint32_t first = 0, count = 0;
+    std::uint32_t receives = 0;  // of these
+    std::size_t position = 0;    // in the program, after it
   };
   bool begin() override;
   bool advance() override;  // zero or more rounds
   bool cancel() override;
   bool next_round();  // false at the end of the program
-  void open_round(const Program::Instruction& round);
+  bool find_round();  // likewise
+  void prepare_round(const Program::Instruction& round);
+  void prepare(Slot& slot, const Action& action) const;
+  void open_round();
   void open(Slot& slot);
   bool poll_round();  // true if a slot changed
-  bool close_slot(Slot& slot, const Transfer& transfer);
+  bool close(Slot& slot);
+  std::span<Slot> round() { return std::span(slots_).subspan(round_.first, round_.count); }
+  std::span<const Slot> round() const {
+    return std::span(slots_).subspan(round_.first, round_.count);
+  }
   bool takes_part(const Action& action) const;
-  bool follows(std::size_t i) const;
+  bool is_idle(const Slot& slot) const;
+  static bool follows(const Slot& before, const Slot& slot);
   std::int64_t value(const Expr& expr) const { return expr.evaluate(0, loops_); }
-  const Resolved& resolve(const Action& action);
-  Resolved resolved(const Action& action) const;
   Place place(const Span& span) const;
-  std::byte* at(const Place& place) const;
+  std::byte* at(const Place& place) const {
+    return buffers_[static_cast<std::size_t>(place.buffer)] + place.offset;
+  }
+  void set_buffers(const void* in, void* out);
   void reduce(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
   bool divides_at(const Action& action) const;
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);
 
-  CollectiveSpec spec_;       // without its terms, which are terms()
-  std::size_t position_ = 0;  // in program->instructions
+  CollectiveSpec spec_;                  // without its terms, which are terms()
+  std::array<std::byte*, 3> buffers_{};  // by Buffer
+  std::size_t position_ = 0;             // in program->instructions
   std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
-  std::vector<Slot> slots_;  // [actions_per_round_max]
-  // What the actions of a run do, one after the other, for the next runs to do the same; of a long
-  // program only the current round's, [actions_per_round_max].
-  std::vector<Resolved> resolved_;
+  // Of a whole run, for the next ones to replay; of a long program only the current round's.
+  std::vector<Slot> slots_;
+  std::vector<Round> rounds_;
   const bool replays_;
-  const bool in_place_;  // an allreduce that takes its results where peers read its input
-  std::size_t resolved_count_ = 0;  // valid in resolved_
-  std::size_t next_resolved_ = 0;
-  std::size_t open_count_ = 0;  // slots not kDone in this round
-  std::size_t slot_count_ = 0;  // slots used in this round
+  const bool in_place_;         // an allreduce that takes its results where peers read its input
+  bool recorded_ = false;       // slots_ and rounds_ hold a whole run
+  std::size_t replayed_ = 0;    // of rounds_
+  Round round_;                 // the current one
+  std::size_t open_count_ = 0;  // its slots that are not kDone
 };
 
 }  // namespace farandole

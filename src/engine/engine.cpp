@@ -58,6 +58,7 @@ bool Engine::stop() {
 
 void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
   Operation* node = operation.get();
+  node->handed_over = true;
   node->in_flight = std::move(operation);
   submitted_.push(node);
   // A driver that is about to stop looks at the queue once more after it gave up the role, so
@@ -69,33 +70,25 @@ void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
   }
 }
 
-Result<void> Engine::run(std::shared_ptr<Operation> operation) {
-  const bool drives = try_drive();
-  if (drives) {
+Result<void> Engine::run(Operation& operation) {
+  if (try_drive()) {
     start_submitted();  // what came before
-    start(*operation);  // ends here, so nobody else needs to hold it
+    start(operation);   // ends here, so nobody else needs to hold it
     step_operations();  // a small message is sent and done
+    drive_to_end(operation, operation.terms().submitted, Deadline::never());
   } else {
-    submit(operation, false);
+    submit(operation.shared_from_this(), false);
+    wait(operation, operation.terms().submitted);
   }
-  wait(*operation, operation->terms().submitted, Deadline::never(), drives);
-  return operation->outcome();
+  return operation.outcome();
 }
 
 bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {
-  return wait(operation, since, give_up, false);
-}
-
-bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up, bool drives) {
   std::optional<Clock::time_point> spin_end;
-  std::optional<std::uint64_t> ended;
-  while (drives || (!operation.finished() && !give_up.passed())) {
-    if (drives || try_drive()) {
-      drives = false;
-      drive_until([&] { return operation.finished(); }, give_up);
-      if (first_ == nullptr) ended = idle_since_;
-      stop_driving();
-      continue;
+  while (!operation.finished() && !give_up.passed()) {
+    if (try_drive()) {
+      drive_to_end(operation, since, give_up);
+      return operation.finished();
     }
     const Clock::time_point now = Clock::now();
     if (!spin_end) spin_end = now + options_.spin;
@@ -105,8 +98,14 @@ bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up, b
       operation.sleep_until_finished(std::chrono::milliseconds(kSleepMs));
     }
   }
-  waited_ticks_.fetch_add((ended ? *ended : Ticks::now()) - since, std::memory_order_relaxed);
+  waited_ticks_.fetch_add(Ticks::now() - since, std::memory_order_relaxed);
   return operation.finished();
+}
+
+void Engine::drive_to_end(const Operation& operation, std::uint64_t since, Deadline give_up) {
+  drive_until([&] { return operation.finished(); }, give_up);
+  add_owned(driven_ticks_, (first_ == nullptr ? idle_since_ : Ticks::now()) - since);
+  stop_driving();
 }
 
 void Engine::wake() {
@@ -217,10 +216,7 @@ void Engine::start(Operation& operation) {
   operation.next = nullptr;
   *last_ = &operation;
   last_ = &operation.next;
-  if (aborted_) return operation.fail(*aborted_);
-  if (operation.group().broken) return operation.fail(*operation.group().broken);
-  if (const Gone* gone = gone_for(operation)) return operation.fail(gone_error(*gone, operation));
-  if (!disagreements_.empty()) recall_disagreement(operation);
+  if (troubled_ || operation.group().broken) start_after_trouble(operation);
 }
 
 bool Engine::step_operations() {

@@ -61,8 +61,9 @@ class Engine {
 
   /// Hands an operation over. `background`: nobody will wait at once, the progress thread runs it.
   void submit(std::shared_ptr<Operation> operation, bool background);
-  /// submit() and wait() in one; the operation's outcome.
-  Result<void> run(std::shared_ptr<Operation> operation);
+  /// submit() and wait() in one; the operation's outcome. The caller keeps it alive, and made it
+  /// shared.
+  Result<void> run(Operation& operation);
   /// True once it is finished, false if `give_up` passed first. The caller is blocked since
   /// `since`, in Ticks, which waited_ns() counts.
   bool wait(Operation& operation, std::uint64_t since, Deadline give_up = Deadline::never());
@@ -81,7 +82,9 @@ class Engine {
 
   /// Nanoseconds with at least one operation in flight, and in wait(), summed over threads.
   std::uint64_t active_ns() const { return rate_.nanoseconds(active_ticks_.load()); }
-  std::uint64_t waited_ns() const { return rate_.nanoseconds(waited_ticks_.load()); }
+  std::uint64_t waited_ns() const {
+    return rate_.nanoseconds(waited_ticks_.load() + driven_ticks_.load());
+  }
   std::uint64_t finished_count() const { return finished_count_.load(std::memory_order_relaxed); }
   /// What is in flight, for dumps. Waits for whoever drives; for use when something is wrong.
   std::string state();
@@ -110,8 +113,8 @@ class Engine {
   Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options);
 
   void wake();
-  /// `drives`: the caller is the driver already, and no longer afterwards.
-  bool wait(Operation& operation, std::uint64_t since, Deadline give_up, bool drives);
+  /// The driver steps until the operation is finished, or until `give_up`, and drives no longer.
+  void drive_to_end(const Operation& operation, std::uint64_t since, Deadline give_up);
   bool try_drive();
   void stop_driving();
   /// Steps until `done()`, or in a quiet moment after `give_up`; the caller is the driver.
@@ -132,6 +135,7 @@ class Engine {
   void report_disagreement(Operation& operation);
   void refuse_message(Operation& operation);
   void fail_disagreeing(Operation& operation, const Disagreement& disagreement);
+  void start_after_trouble(Operation& operation);
   const Gone* gone_for(const Operation& operation) const;
   Error gone_error(const Gone& gone, const Operation& operation) const;
   void sleep();
@@ -162,13 +166,15 @@ class Engine {
   std::vector<Disagreement> disagreements_;    // about operations not started here yet
   std::map<int, Clock::time_point> suspects_;  // world rank -> since
   std::unique_ptr<Error> aborted_;
+  bool troubled_ = false;  // one of these was ever told
 
   // From other threads; the flag spares the step loop the lock.
   std::atomic<bool> news_{false};
   std::mutex news_mutex_;
   News waiting_news_;
 
-  std::atomic<std::uint64_t> active_ticks_{0}, waited_ticks_{0};
+  std::atomic<std::uint64_t> active_ticks_{0};
+  std::atomic<std::uint64_t> driven_ticks_{0}, waited_ticks_{0};  // in wait(), driving or not
   const TickRate rate_;
   std::atomic<std::uint64_t> finished_count_{0};
   std::thread thread_;

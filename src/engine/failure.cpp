@@ -76,6 +76,7 @@ void Engine::take_news() {
   }
   for (const Disagreement& disagreement : news.disagreements) take_disagreement(disagreement);
   if (news.abort) aborted_ = std::move(news.abort);
+  troubled_ = !gone_.empty() || !disagreements_.empty() || aborted_ != nullptr;
   fail_affected();
   for (std::promise<std::string>& asker : news.askers) asker.set_value(list_operations());
 }
@@ -88,6 +89,13 @@ void Engine::take_disagreement(const Disagreement& disagreement) {
   // Not started yet, or over already: recall_disagreement() sorts that out.
   if (disagreements_.size() == kDisagreementsMax) disagreements_.erase(disagreements_.begin());
   disagreements_.push_back(disagreement);
+}
+
+void Engine::start_after_trouble(Operation& operation) {
+  if (aborted_) return operation.fail(*aborted_);
+  if (operation.group().broken) return operation.fail(*operation.group().broken);
+  if (const Gone* gone = gone_for(operation)) return operation.fail(gone_error(*gone, operation));
+  if (!disagreements_.empty()) recall_disagreement(operation);
 }
 
 /// An operation starts: what was said about it counts now, what was said about those before it

@@ -28,14 +28,19 @@ void Operation::fail(Error error) {
 
 void Operation::finish() {
   terms_.stream->resume(mark_);
+  if (!handed_over) {
+    phase_.store(kFinished, std::memory_order_relaxed);  // the caller's own, and it drives
+    return;
+  }
   if (phase_.exchange(kFinished, std::memory_order_acq_rel) == kSleptOn) futex_wake_all(phase_);
 }
 
 void Operation::renew(std::string_view name, std::uint64_t submitted) {
-  terms_.name = name;
+  if (!terms_.name.empty() || !name.empty()) terms_.name = name;
   terms_.submitted = submitted;
   deadline_.reset();
   started_ = false;
+  handed_over = false;
   phase_.store(kRunning, std::memory_order_relaxed);
 }
 

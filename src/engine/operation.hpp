@@ -32,7 +32,7 @@ struct OperationTerms {
 /// Threads   finished(), sleep_until_finished() and outcome() from any; the rest from the engine's
 ///           driver.
 /// Memory    Allocates in its constructor and in renew() only, on the submitting thread.
-class Operation {
+class Operation : public std::enable_shared_from_this<Operation> {
  public:
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -73,6 +73,9 @@ class Operation {
 
   Operation* next = nullptr;             // the engine's list
   std::shared_ptr<Operation> in_flight;  // set while the engine holds the operation
+  /// Handed to whichever thread drives, since it was made or renewed: others than the caller may
+  /// have held it or sleep on it. The submitting thread's.
+  bool handed_over = false;
 
  protected:
   explicit Operation(OperationTerms terms) : terms_(std::move(terms)) {}

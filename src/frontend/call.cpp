@@ -92,6 +92,7 @@ Result<void> check_counts(const Call& call, const Group& group) {
 
 /// In place, as the collective defines it, or apart; anything between is a mistake.
 Result<void> check_overlap(const Arguments& arguments, const Extent& extents, const Group& group) {
+  if (arguments.in == arguments.out && extents.in_place_offset.value() == 0) return {};
   const std::size_t element = size_of(arguments.dtype).value();
   const std::size_t in_bytes = extents.in.value() * element;
   // Away from the root a reduction may use the `out` that it got.
@@ -187,12 +188,18 @@ Result<void> check_call(const Call& call, const Group& group) {
   if (arguments.by_rank) {
     if (auto valid = check_counts(call, group); !valid) return valid;
   }
-  const Extent extents = extent(arguments, group);
+  return check_buffers(arguments, extent(arguments, group), group);
+}
+
+Result<void> check_buffers(const Arguments& arguments, const Extent& extents, const Group& group) {
   const auto null = [](const void* data, Count count) {
     return data == nullptr && count.value() > 0;
   };
-  if (null(arguments.in, extents.in)) return bad_argument(caller, "in", "null", "a buffer");
-  if (null(arguments.out, extents.out)) return bad_argument(caller, "out", "null", "a buffer");
+  const auto missing = [&](const std::string& argument) {
+    return bad_argument(name(arguments.collective), argument, "null", "a buffer");
+  };
+  if (null(arguments.in, extents.in)) return missing("in");
+  if (null(arguments.out, extents.out)) return missing("out");
   return check_overlap(arguments, extents, group);
 }
 

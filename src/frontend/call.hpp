@@ -6,6 +6,7 @@
 #include <string>
 
 #include "frontend/context_state.hpp"
+#include "frontend/extent.hpp"
 #include "schedule/layout.hpp"
 
 namespace farandole {
@@ -14,12 +15,6 @@ namespace farandole {
 struct Call {
   const Arguments& arguments;
   const CallOptions& options;
-};
-
-/// What a call asks of this rank's memory. The counts are 0 where a buffer is not used.
-struct Extent {
-  Count in, out;          // elements
-  Count in_place_offset;  // where the shorter buffer lies in the longer one, in place
 };
 
 /// Limit on the elements of one call over all ranks; a signature has room for no more.
@@ -42,5 +37,7 @@ Layouts layouts(const Arguments& arguments, const Group& group, std::int64_t chu
 /// Finds what is wrong with the arguments on this rank alone.
 /// Errors    kInvalidArgument naming the argument, what was given and what is allowed.
 Result<void> check_call(const Call& call, const Group& group);
+/// The part of it that addresses decide; what a checked call asks of memory is known.
+Result<void> check_buffers(const Arguments& arguments, const Extent& extents, const Group& group);
 
 }  // namespace farandole

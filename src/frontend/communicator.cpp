@@ -15,6 +15,8 @@
 namespace farandole {
 namespace {
 
+using Lease = OperationCache::Lease;
+
 Result<std::shared_ptr<std::byte>> library_memory(const std::shared_ptr<Memory>& memory,
                                                   Bytes size) {
   auto block = memory->allocate(Bytes{std::max(size.value(), std::size_t{1})});
@@ -84,24 +86,27 @@ Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, Communicato
   return spec;
 }
 
-/// For a call like one before, the operation that ran then.
-Result<std::shared_ptr<CollectiveOperation>> make_operation(const Call& call,
-                                                            CommunicatorState& state) {
-  {
-    const std::lock_guard lock(state.plans_mutex);
-    if (auto found = state.operations.find(call)) {
-      found->renew(call.arguments.in, call.arguments.out, call.options.name, Ticks::now());
-      return found;
-    }
-  }
+Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& made) {
+  if (auto valid = check_call(call, *state.group); !valid) return valid;
   auto plan = find_plan(call, state);
   if (!plan) return plan.error();
   auto spec = make_spec(call, **plan, state);
   if (!spec) return spec.error();
-  auto made = std::make_shared<CollectiveOperation>(*std::move(spec));
+  auto operation = std::make_shared<CollectiveOperation>(*std::move(spec));
   const std::lock_guard lock(state.plans_mutex);
-  state.operations.keep(call, made, *std::move(plan));
-  return made;
+  made = state.operations.keep(call, std::move(operation), *std::move(plan));
+  return {};
+}
+
+/// For a call like one before, the operation that ran then.
+Result<void> find_operation(const Call& call, CommunicatorState& state, Lease& found) {
+  found = state.operations.find(call);
+  if (!found) return make_operation(call, state, found);
+  if (auto valid = check_buffers(call.arguments, found.extents(), *state.group); !valid) {
+    return valid;
+  }
+  found.renew(call);
+  return {};
 }
 
 /// The operation's place in the order of the communicator.
@@ -119,10 +124,10 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
                             .in = &mine.signature,
                             .out = all.data(),
                             .count = Count{sizeof(Signature)}};
-  auto made = make_operation({arguments, options}, state);
-  if (!made) return made.error();
-  number(**made, state);
-  if (auto shown = state.context->engine->run(*std::move(made)); !shown) return shown;
+  Lease comparing;
+  if (auto made = find_operation({arguments, options}, state, comparing); !made) return made;
+  number(*comparing, state);
+  if (auto shown = state.context->engine->run(*comparing); !shown) return shown;
   bool equal = true;
   std::string text;
   for (std::size_t r = 0; r < all.size(); ++r) {
@@ -138,20 +143,18 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
 }
 
 /// Checked, made and numbered; ready for the engine.
-Result<std::shared_ptr<CollectiveOperation>> prepare(const Call& call, CommunicatorState& state) {
-  if (auto open = check_open(state, name(call.arguments.collective)); !open) return open.error();
-  if (auto valid = check_call(call, *state.group); !valid) return valid.error();
-  auto made = make_operation(call, state);
-  if (!made) {
+Result<void> prepare(const Call& call, CommunicatorState& state, Lease& operation) {
+  if (!is_open(state)) return closed_error(state, name(call.arguments.collective));
+  if (auto found = find_operation(call, state, operation); !found) {
     // Not the caller's mistake: the other ranks count this call, so it counts here as well.
-    if (made.error().kind != ErrorKind::kInvalidArgument) state.next_sequence.fetch_add(1);
-    return made;
+    if (found.error().kind != ErrorKind::kInvalidArgument) state.next_sequence.fetch_add(1);
+    return found;
   }
   if (state.context->check) {
-    if (auto same = compare_across_ranks(**made, state); !same) return same.error();
+    if (auto same = compare_across_ranks(*operation, state); !same) return same;
   }
-  number(**made, state);
-  return made;
+  number(*operation, state);
+  return {};
 }
 
 }  // namespace
@@ -167,16 +170,16 @@ const std::vector<Rank>& Communicator::world_ranks() const {
 }
 
 Result<Request> Communicator::start(const Arguments& arguments, const CallOptions& options) {
-  auto operation = prepare({arguments, options}, *state_);
-  if (!operation) return operation.error();
-  state_->context->engine->submit(*operation, options.background);
-  return Request(*std::move(operation), state_->context);
+  Lease operation;
+  if (auto ready = prepare({arguments, options}, *state_, operation); !ready) return ready.error();
+  state_->context->engine->submit(operation.shared(), options.background);
+  return Request(operation.shared(), state_->context);
 }
 
 Result<void> Communicator::run(const Arguments& arguments, const CallOptions& options) {
-  auto operation = prepare({arguments, options}, *state_);
-  if (!operation) return operation.error();
-  return state_->context->engine->run(*std::move(operation));
+  Lease operation;
+  if (auto ready = prepare({arguments, options}, *state_, operation); !ready) return ready;
+  return state_->context->engine->run(*operation);
 }
 
 Result<Request> Communicator::start(Collective collective, const void* in, void* out, Count count,

@@ -252,8 +252,9 @@ Statistics Context::statistics() const {
     const std::lock_guard lock(communicator->plans_mutex);
     for (const auto& [key, plan] : communicator->plans) {
       Statistics::Calls& calls = statistics.plans[plan->label];
-      calls.calls += plan->calls.load();
-      calls.bytes += plan->bytes.load();
+      const Statistics::Calls its = communicator->operations.calls_of(*plan);
+      calls.calls += its.calls;
+      calls.bytes += its.bytes;
     }
   }
   const std::lock_guard lock(state_->communicators_mutex);

@@ -188,8 +188,9 @@ void CommunicatorState::retire() {
   if (context->retired.size() > ContextState::kRetiredMax) context->retired.pop_front();
   for (const auto& [key, plan] : plans) {
     Statistics::Calls& calls = context->retired_plans[plan->label];
-    calls.calls += plan->calls.load();
-    calls.bytes += plan->bytes.load();
+    const Statistics::Calls its = operations.calls_of(*plan);
+    calls.calls += its.calls;
+    calls.bytes += its.bytes;
   }
   plans.clear();
   operations.clear();
@@ -207,9 +208,8 @@ OperationTerms terms_of(const CommunicatorState& state, const std::string& name)
   return {state.group, name, state.stream, state.context->operation_timeout, Ticks::now()};
 }
 
-Result<void> check_open(const CommunicatorState& state, std::string_view caller) {
+Error closed_error(const CommunicatorState& state, std::string_view caller) {
   const bool closed = state.context->closed.load(std::memory_order_acquire);
-  if (!closed && !state.freed.load(std::memory_order_acquire)) return {};
   return Error{ErrorKind::kInvalidArgument,
                std::string(caller) + ": " +
                    (closed ? "the library has been shut down." : "the communicator was freed.")};

@@ -154,8 +154,13 @@ std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState
 std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<ContextState>& context,
                                                      std::shared_ptr<const Group> group);
 
-/// kInvalidArgument if the library was shut down or the communicator freed.
-Result<void> check_open(const CommunicatorState& state, std::string_view caller);
+/// Whether neither the library was shut down nor the communicator freed.
+inline bool is_open(const CommunicatorState& state) {
+  return !state.context->closed.load(std::memory_order_acquire) &&
+         !state.freed.load(std::memory_order_acquire);
+}
+/// Which of the two it was; kInvalidArgument.
+Error closed_error(const CommunicatorState& state, std::string_view caller);
 
 /// What an operation that is submitted now gets.
 OperationTerms terms_of(const CommunicatorState& state, const std::string& name);

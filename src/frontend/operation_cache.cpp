@@ -6,85 +6,118 @@
 #include <utility>
 
 #include "base/owned_sum.hpp"
+#include "base/ticks.hpp"
 #include "frontend/call.hpp"
 
 namespace farandole {
-namespace {
 
-/// Under the communicator's lock.
-void count(Plan& plan, std::size_t bytes) {
-  add_owned(plan.calls, 1);
-  add_owned(plan.bytes, bytes);
-}
-
-bool is_in_place(const Arguments& arguments) {
-  return arguments.in == arguments.out;
-}
-
-}  // namespace
-
-bool OperationCache::is_of(const Slot& slot, const Call& call) {
+OperationCache::Key OperationCache::key_of(const Call& call) {
   const Arguments& arguments = call.arguments;
-  const CallOptions& options = call.options;
-  return slot.count == arguments.count && slot.collective == arguments.collective &&
-         slot.dtype == arguments.dtype && slot.reduction == arguments.reduction &&
-         slot.root == arguments.root && slot.in_place == is_in_place(arguments) &&
-         slot.deterministic == options.deterministic && slot.size_shift == options.size_shift &&
-         slot.algorithm == options.algorithm;
+  return {.count = arguments.count,
+          .root = arguments.root,
+          .size_shift = call.options.size_shift,
+          .collective = arguments.collective,
+          .dtype = arguments.dtype,
+          .reduction = arguments.reduction,
+          .in_place = arguments.in == arguments.out,
+          .deterministic = call.options.deterministic};
 }
 
-std::size_t OperationCache::index_of(const Call& call) {
-  const Arguments& arguments = call.arguments;
-  std::size_t hash = arguments.count.value();
-  for (const auto part :
-       {static_cast<std::size_t>(arguments.collective), static_cast<std::size_t>(arguments.dtype),
-        static_cast<std::size_t>(arguments.reduction),
-        static_cast<std::size_t>(arguments.root.value()),
-        static_cast<std::size_t>(is_in_place(arguments))}) {
-    hash = hash * 31 + part;
-  }
-  return (hash * 0x9e3779b97f4a7c15 >> 32) % kEntries;
+std::size_t OperationCache::index_of(const Key& key) {
+  const auto small =
+      static_cast<std::size_t>(key.collective) << 24 | static_cast<std::size_t>(key.dtype) << 16 |
+      static_cast<std::size_t>(key.reduction) << 8 | static_cast<std::size_t>(key.in_place);
+  const auto root = static_cast<std::size_t>(key.root.value()) << 32;
+  const std::size_t hash = (key.count.value() * 31 + small + root) * 0x9e3779b97f4a7c15;
+  return (hash >> 32) % kEntries;
 }
 
-std::shared_ptr<CollectiveOperation> OperationCache::find(const Call& call) {
-  if (call.arguments.by_rank) return nullptr;
-  Slot& slot = slots_[index_of(call)];
-  if (!slot.operation || !is_of(slot, call) || slot.operation.use_count() > 1) return nullptr;
-  if (!slot.operation->finished() || !slot.operation->outcome()) return nullptr;
+/// Whether it ended well and nobody else holds it any more.
+bool OperationCache::is_free(const std::shared_ptr<CollectiveOperation>& operation) {
+  if (operation.use_count() > 1) return false;
   // Giving up a copy orders what other threads did with theirs before what the caller does now.
-  (void)std::shared_ptr(slot.operation);
-  count(*slot.plan, slot.bytes);
-  return slot.operation;
+  if (operation->handed_over) (void)std::shared_ptr(operation);
+  return operation->finished() && operation->outcome();
 }
 
-void OperationCache::keep(const Call& call, std::shared_ptr<CollectiveOperation> made,
-                          std::shared_ptr<Plan> plan) {
+OperationCache::Lease OperationCache::find(const Call& call) {
+  if (call.arguments.by_rank) return Lease();
+  const Key key = key_of(call);
+  Slot& slot = slots_[index_of(key)];
+  if (slot.taken.exchange(true, std::memory_order_acquire)) return Lease();
+  if (slot.generation == generation_.load(std::memory_order_relaxed) && slot.key == key &&
+      slot.algorithm == call.options.algorithm && is_free(slot.operation)) {
+    return Lease(slot);
+  }
+  slot.taken.store(false, std::memory_order_release);
+  return Lease();
+}
+
+void OperationCache::Lease::renew(const Call& call) const {
+  add_owned(slot_->calls, 1);
+  slot_->operation->renew(call.arguments.in, call.arguments.out, call.options.name, Ticks::now());
+}
+
+OperationCache::Lease OperationCache::keep(const Call& call,
+                                           std::shared_ptr<CollectiveOperation> made,
+                                           std::shared_ptr<Plan> plan) {
   const Arguments& arguments = call.arguments;
-  const CallOptions& options = call.options;
   const Extent extents = extent(arguments, made->group());
   const std::size_t bytes = (std::max(extents.in, extents.out) * size_of(arguments.dtype)).value();
-  count(*plan, bytes);
+  add_owned(plan->calls, 1);
+  add_owned(plan->bytes, bytes);
   const CollectiveSpec& spec = made->spec();
   const auto slots = static_cast<std::size_t>(spec.program->scratch_slots);
   const std::size_t slot_bytes =
       (spec.chunks.chunk_elements_max() * size_of(arguments.dtype)).value();
   const bool staged = spec.staged_in != nullptr || spec.staged_out != nullptr;
+  const Key key = key_of(call);
+  Slot& slot = slots_[index_of(key)];
   if (arguments.by_rank || staged || spec.program->actions_per_round_max > kTransfersMax ||
-      (slots > 0 && slot_bytes > kScratchBytesMax / slots)) {
-    return;
+      (slots > 0 && slot_bytes > kScratchBytesMax / slots) ||
+      slot.taken.exchange(true, std::memory_order_acquire)) {
+    return Lease(std::move(made));
   }
-  slots_[index_of(call)] = Slot{.collective = arguments.collective,
-                                .count = arguments.count,
-                                .dtype = arguments.dtype,
-                                .reduction = arguments.reduction,
-                                .root = arguments.root,
-                                .in_place = is_in_place(arguments),
-                                .deterministic = options.deterministic,
-                                .size_shift = options.size_shift,
-                                .algorithm = options.algorithm,
-                                .bytes = bytes,
-                                .operation = std::move(made),
-                                .plan = std::move(plan)};
+  forget(slot);
+  slot.generation = generation_.load(std::memory_order_relaxed);
+  slot.key = key;
+  slot.algorithm = call.options.algorithm;
+  slot.extents = extents;
+  slot.operation = std::move(made);
+  slot.bytes = bytes;
+  slot.plan = std::move(plan);
+  return Lease(slot);
+}
+
+Statistics::Calls OperationCache::calls_of(const Plan& plan) const {
+  Statistics::Calls all{.calls = plan.calls.load(), .bytes = plan.bytes.load()};
+  for (const Slot& slot : slots_) {
+    if (slot.plan.get() != &plan) continue;
+    const std::uint64_t calls = slot.calls.load();
+    all.calls += calls;
+    all.bytes += calls * slot.bytes;
+  }
+  return all;
+}
+
+/// The caller has taken the slot.
+void OperationCache::forget(Slot& slot) {
+  slot.generation = 0;
+  slot.operation.reset();
+  if (slot.plan == nullptr) return;
+  const std::uint64_t calls = slot.calls.exchange(0);
+  add_owned(slot.plan->calls, calls);
+  add_owned(slot.plan->bytes, calls * slot.bytes);
+  slot.plan.reset();
+}
+
+void OperationCache::clear() {
+  generation_.fetch_add(1, std::memory_order_relaxed);
+  for (Slot& slot : slots_) {
+    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
+    forget(slot);
+    slot.taken.store(false, std::memory_order_release);
+  }
 }
 
 }  // namespace farandole

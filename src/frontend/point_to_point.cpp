@@ -83,7 +83,7 @@ Result<Request> Communicator::start(std::span<const Message> messages, const Cal
   CommunicatorState& state = *state_;
   const Group& group = *state.group;
   const std::string caller = caller_of(messages);
-  if (auto open = check_open(state, caller); !open) return open.error();
+  if (!is_open(state)) return closed_error(state, caller);
   BatchSpec spec;
   std::set<std::int64_t> peers;
   for (const Message& message : messages) {

@@ -93,7 +93,7 @@ Result<void> check_list(std::span<const Rank> ranks, int size) {
 
 Result<std::optional<Communicator>> Communicator::split(std::optional<std::int64_t> color,
                                                         std::int64_t key) {
-  if (auto open = check_open(*state_, "split"); !open) return open.error();
+  if (!is_open(*state_)) return closed_error(*state_, "split");
   const Wish mine{color.value_or(0), key, color ? 1u : 0u};
   std::uint32_t number = 0;
   auto wishes = agree(*this, *state_->context, mine, number);

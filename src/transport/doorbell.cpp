@@ -66,9 +66,9 @@ void Doorbell::drain() {
   }
 }
 
-void Doorbell::ring(std::atomic<std::uint32_t>& armed, const std::string& address, int from_fd) {
+void Doorbell::disarm_and_wake(std::atomic<std::uint32_t>& armed, const std::string& address,
+                               int from_fd) {
   // The exchange lets one ringer through. A full queue means that the sleeper is awake already.
-  if (armed.load(std::memory_order_seq_cst) == 0) return;
   if (armed.exchange(0, std::memory_order_seq_cst) != 0) (void)wake(address, from_fd);
 }
 

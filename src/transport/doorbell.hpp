@@ -36,12 +36,16 @@ class Doorbell {
   void ring() { ring(armed_, address_, fd_); }
 
   /// Rings the bell whose word and address a peer published. `from_fd` is any Doorbell's fd.
-  static void ring(std::atomic<std::uint32_t>& armed, const std::string& address, int from_fd);
+  static void ring(std::atomic<std::uint32_t>& armed, const std::string& address, int from_fd) {
+    if (armed.load(std::memory_order_seq_cst) != 0) disarm_and_wake(armed, address, from_fd);
+  }
 
   /// Whether a bell of that address can be rung from here; wakes its owner for nothing.
   static bool reachable(const std::string& address, int from_fd);
 
  private:
+  static void disarm_and_wake(std::atomic<std::uint32_t>& armed, const std::string& address,
+                              int from_fd);
   Doorbell(int fd, std::string address, std::atomic<std::uint32_t>& armed)
       : fd_(fd), address_(std::move(address)), armed_(armed) {}
   int fd_;

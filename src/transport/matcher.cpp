@@ -79,7 +79,8 @@ void Matcher::release(Arrival& arrival) {
   free_.push_front(arrival);  // its block is in the cache
 }
 
-bool Matcher::cancelled(OperationId operation) const {
+/// Whether it is among the cancelled.
+bool Matcher::remembers(OperationId operation) const {
   const auto end = remembered_.begin() + std::min(cancelled_count_, kRemembered);
   return std::find(remembered_.begin(), end, operation) != end;
 }

@@ -79,7 +79,9 @@ class Matcher {
   /// kRemembered cancelled operations are known. Returns its early messages, linked by `next`,
   /// for the caller to tell their senders and to release.
   Arrival* cancel(OperationId operation);
-  bool cancelled(OperationId operation) const;
+  bool cancelled(OperationId operation) const {
+    return cancelled_count_ > 0 && remembers(operation);
+  }
   static constexpr std::size_t kRemembered = 256;
 
   /// Fails the peer's receives, now and later, with kRankFailed. Returns its early messages as
@@ -101,6 +103,7 @@ class Matcher {
   Peer& of(Rank peer) { return peers_[static_cast<std::size_t>(peer.value())]; }
   const Peer& of(Rank peer) const { return peers_[static_cast<std::size_t>(peer.value())]; }
   void grow();
+  bool remembers(OperationId operation) const;
   static bool agree(Receive& receive, const Envelope& envelope);
 
   const Pool pool_;

@@ -5,14 +5,6 @@
 #include "base/copy.hpp"
 
 namespace farandole {
-void Transfer::start() {
-  state = TransferState::kActive;
-  error = ErrorKind::kInternal;
-  next = nullptr;
-  moved = Bytes{0};
-  handle = 0;
-  phase = 0;
-}
 
 void Transfer::fail(ErrorKind kind) {
   error = kind;

@@ -64,7 +64,14 @@ struct Transfer {
   }
 
   // For transports: what post() does first, and the two ends.
-  void start();
+  void start() {
+    state = TransferState::kActive;
+    error = ErrorKind::kInternal;
+    next = nullptr;
+    moved = Bytes{0};
+    handle = 0;
+    phase = 0;
+  }
   void finish() { state = TransferState::kDone; }
   void fail(ErrorKind kind);
 };
