@@ -39,13 +39,12 @@ void Inbox::post(Receive& receive) {
 
 bool Inbox::drain(Peer& peer) {
   const std::uint64_t before = peer.read;
-  // At most one round of the ring, so that a fast peer cannot keep this rank here.
-  while (peer.read - before < peer.slot_count && !peer.corrupt) {
-    const Slot& slot = peer.in_slots[peer.read % peer.slot_count];
-    if (observe(slot.sequence) != static_cast<std::uint32_t>(peer.read + 1)) break;
+  // Only so many, that a fast peer cannot keep this rank here.
+  for (int i = 0; i < kDrainedMax && !peer.corrupt; ++i) {
+    const Slot& slot = peer.slot_at(peer.in_lines, peer.read);
+    if (observe(slot.mark) != mark_of(peer.read, peer.in_token)) break;
     read(peer, slot);
-    ++peer.read;
-    if (peer.read - peer.freed >= peer.slot_count / 4) {
+    if (peer.read - peer.freed >= peer.lines / 4) {
       publish(peer.in->consumed, peer.read);
       peer.freed = peer.read;
       peer.ring();
@@ -63,6 +62,7 @@ void Inbox::read(Peer& peer, const Slot& slot) {
     peer.corrupt = true;
     return;
   }
+  peer.read = line_after(peer.read, stored, peer.lines);
   const Matcher::Verdict verdict = matcher_.arrive(envelope);
   switch (verdict.fate) {
     case Matcher::Fate::kMatched:

@@ -41,6 +41,7 @@ class Inbox {
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
   // What is larger has left the caches when it is written.
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
+  static constexpr int kDrainedMax = 64;                            // messages, by one drain()
   static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle
 
   // From so much on, on all ranks together, targets are written past the caches. Measured with 32

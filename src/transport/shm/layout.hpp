@@ -14,7 +14,8 @@
 // What ranks of one host read and write in each other's Memory.
 //
 //   header    the first page: token, doorbell word, where the rest is
-//   rings     one per peer: slots of messages from the owner to that peer, in order
+//   rings     one per peer: messages from the owner to that peer, in order, each a slot of as many
+//             cache lines as it needs
 //   entries   one per large message of the owner that its receiver has not finished
 //   pipes     blocks through which the owner stages sources that peers cannot read
 //
@@ -32,7 +33,6 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::size_t kLine = 64;
-inline constexpr std::size_t kSlotBytes = 4096;
 inline constexpr std::size_t kEntryCount = 1024;
 inline constexpr std::size_t kPipeCount = 16;
 
@@ -60,11 +60,21 @@ constexpr std::size_t block_offset(std::uint64_t index, std::size_t block, std::
   return index % (pipe / block) * block;
 }
 
-/// Slots per ring: fewer when many ranks share the host, so that rings stay a small part of it.
-constexpr std::size_t slot_count(std::size_t ranks_on_host) {
-  return std::bit_floor(
-      std::clamp<std::size_t>(1024 / std::max<std::size_t>(ranks_on_host, 1), 8, 64));
+/// Lines of a ring: fewer when many ranks share the host, so that rings stay a small part of it. A
+/// slot that begins before the end may reach kSlotLinesMax - 1 lines beyond.
+inline constexpr std::size_t kSlotLinesMax = 64;
+constexpr std::size_t line_count(std::size_t ranks_on_host) {
+  const std::size_t slots =
+      std::clamp<std::size_t>(1024 / std::max<std::size_t>(ranks_on_host, 1), 8, 64);
+  return std::bit_floor(slots) * kSlotLinesMax;
 }
+constexpr std::size_t with_overhang(std::size_t lines) {
+  return lines + kSlotLinesMax - 1;
+}
+
+struct alignas(kLine) Line {
+  std::byte bytes[kLine];
+};
 
 struct Header {
   std::atomic<std::uint64_t> token;    // random; tells a peer that it mapped the right memory
@@ -75,24 +85,38 @@ struct Header {
 static_assert(sizeof(Header) <= Memory::kHeaderBytes);
 
 struct Ring {
-  alignas(kLine) std::atomic<std::uint64_t> slots;     // owner: offset of Slot[]; 0 until there
-  alignas(kLine) std::atomic<std::uint64_t> consumed;  // peer: slots that may be written again
+  alignas(kLine) std::atomic<std::uint64_t> lines;     // owner: offset of Line[]; 0 until there
+  alignas(kLine) std::atomic<std::uint64_t> consumed;  // peer: lines that may be written again
 };
 
 enum class Kind : std::uint32_t { kEager, kAnnouncement };
 
-/// The first 16 bytes of payload share the cache line of the header.
+/// A message. The first 16 bytes of payload share the cache line of what describes it.
 struct alignas(kLine) Slot {
-  std::atomic<std::uint32_t> sequence;  // position in the stream + 1, once the rest is valid
+  std::atomic<std::uint64_t> mark;  // mark_of(its line), once the rest is valid
   Kind kind;
   Tag tag;
-  std::uint32_t unused;
   std::uint64_t bytes;
   Signature signature;
-  static constexpr std::size_t kPayloadBytes = kSlotBytes - 48;
-  std::byte payload[kPayloadBytes];
+  static constexpr std::size_t kPayloadBytes = kSlotLinesMax * kLine - 48;
+  std::byte payload[kPayloadBytes];  // only what the message needs is the slot's
 };
-static_assert(sizeof(Slot) == kSlotBytes);
+static_assert(sizeof(Slot) == kSlotLinesMax * kLine);
+
+/// Lines are counted on from lap to lap. Where the next slot will begin lies whatever an earlier
+/// lap left, payload perhaps; that is taken for a mark once in 2^64 times, since the token is
+/// random. Clearing the place instead costs a transfer of its line more, for every message.
+constexpr std::uint64_t mark_of(std::uint64_t line, std::uint64_t token) {
+  return (line + 1) * 0x9e3779b97f4a7c15 ^ token;
+}
+
+/// The line after a slot with so much payload: the next one, or, if that lies beyond the end, the
+/// first of the next lap.
+constexpr std::uint64_t line_after(std::uint64_t line, std::size_t payload, std::size_t lines) {
+  const std::size_t slot = (sizeof(Slot) - Slot::kPayloadBytes + payload + kLine - 1) / kLine;
+  const std::size_t left = lines - line % lines;
+  return line + (slot < left ? slot : left);
+}
 
 /// The payload of Kind::kAnnouncement.
 struct Announcement {

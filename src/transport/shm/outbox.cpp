@@ -11,14 +11,12 @@
 namespace farandole::shm {
 namespace {
 
-/// A free slot of the ring to the peer, or null.
-Slot* free_slot(Peer& peer) {
-  if (peer.written >= peer.writable) {
-    const std::uint64_t consumed = std::min(observe(peer.out->consumed), peer.written);
-    peer.writable = consumed + peer.slot_count;
-    if (peer.written >= peer.writable) return nullptr;
-  }
-  return &peer.out_slots[peer.written % peer.slot_count];
+/// Whether the ring to the peer has room for a slot that ends before this line.
+bool has_room(Peer& peer, std::uint64_t end) {
+  if (end <= peer.writable) return true;
+  const std::uint64_t consumed = std::min(observe(peer.out->consumed), peer.written);
+  peer.writable = consumed + peer.lines;
+  return end <= peer.writable;
 }
 
 }  // namespace
@@ -55,25 +53,27 @@ bool Outbox::flush(Peer& peer) {
 
 bool Outbox::write(Peer& peer, Send& send) {
   const bool eager = send.bytes.value() <= Slot::kPayloadBytes;
-  Slot* slot = free_slot(peer);
-  if (slot == nullptr || (!eager && free_entries_.empty())) return false;
-  slot->kind = eager ? Kind::kEager : Kind::kAnnouncement;
-  slot->tag = send.tag;
-  slot->bytes = send.bytes.value();
-  slot->signature = send.signature;
+  const std::size_t payload = eager ? send.bytes.value() : sizeof(Announcement);
+  const std::uint64_t line = peer.written, end = line_after(line, payload, peer.lines);
+  if (!has_room(peer, end) || (!eager && free_entries_.empty())) return false;
+  Slot& slot = peer.slot_at(peer.out_lines, line);
+  slot.kind = eager ? Kind::kEager : Kind::kAnnouncement;
+  slot.tag = send.tag;
+  slot.bytes = send.bytes.value();
+  slot.signature = send.signature;
   if (!eager) {
     const Announcement announcement = announce(peer, send);
-    std::memcpy(slot->payload, &announcement, sizeof(announcement));
+    std::memcpy(slot.payload, &announcement, sizeof(announcement));
     announced_.push(send);
   } else {
-    copy_bytes(slot->payload, send.source, send.bytes.value());
+    copy_bytes(slot.payload, send.source, send.bytes.value());
     send.finish();
   }
-  ++peer.written;
-  publish(slot->sequence, static_cast<std::uint32_t>(peer.written));
+  peer.written = end;
+  publish(slot.mark, mark_of(line, peer.out_token));
   peer.ring();
   // The next slot's line is the peer's; the store that publishes it would wait for it.
-  __builtin_prefetch(&peer.out_slots[peer.written % peer.slot_count], 1);
+  __builtin_prefetch(&peer.slot_at(peer.out_lines, end), 1);
   sent_bytes_ += send.bytes.value();
   ++sent_messages_;
   return true;

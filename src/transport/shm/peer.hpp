@@ -31,25 +31,30 @@ struct Peer {
   Mapping mapping;
   std::atomic<std::uint32_t>* armed = nullptr;
   std::string bell_address;
-  int bell_fd = -1;  // ours, to ring from
-  std::size_t slot_count = 0;
+  int bell_fd = -1;       // ours, to ring from
+  std::size_t lines = 0;  // of either ring
 
   // To the peer.
   Ring* out = nullptr;
-  Slot* out_slots = nullptr;
-  std::uint64_t written = 0;
-  std::uint64_t writable = 0;  // slots below this position are free, as last seen
+  Line* out_lines = nullptr;
+  std::uint64_t out_token = 0;
+  std::uint64_t written = 0;   // lines
+  std::uint64_t writable = 0;  // lines below are free, as last seen
   IntrusiveQueue<Send, Transfer> waiting;
 
   // From the peer.
   Ring* in = nullptr;
-  Slot* in_slots = nullptr;
+  Line* in_lines = nullptr;
+  std::uint64_t in_token = 0;
   Entry* in_entries = nullptr;
-  std::uint64_t read = 0;
+  std::uint64_t read = 0;   // lines
   std::uint64_t freed = 0;  // of these, told to the peer
 
   bool usable() const {
     return connected.load(std::memory_order_acquire) && !failed.load(std::memory_order_relaxed);
+  }
+  Slot& slot_at(Line* ring_lines, std::uint64_t line) const {
+    return reinterpret_cast<Slot&>(ring_lines[line % lines]);
   }
   void ring() { Doorbell::ring(*armed, bell_address, bell_fd); }
 };

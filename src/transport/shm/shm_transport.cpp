@@ -14,6 +14,7 @@ namespace farandole {
 
 using shm::Entry;
 using shm::Header;
+using shm::Line;
 using shm::Peer;
 using shm::Ring;
 using shm::Slot;
@@ -179,16 +180,16 @@ Result<void> ShmTransport::connect(std::span<const Rank> peers, Deadline deadlin
   return {};
 }
 
-/// Makes the slots of the ring to the peer, in this rank's memory.
+/// Makes the lines of the ring to the peer, in this rank's memory.
 Result<void> ShmTransport::offer_ring(Peer& peer) {
   if (peer.out != nullptr) return {};
-  peer.slot_count = shm::slot_count(peers_.local.size());
-  const auto slots = memory_.allocate(Bytes{peer.slot_count * sizeof(Slot)});
-  if (!slots) return slots.error();
-  peer.out_slots = reinterpret_cast<Slot*>(*slots);
-  for (std::size_t i = 0; i < peer.slot_count; ++i) peer.out_slots[i].sequence = 0;
+  peer.lines = shm::line_count(peers_.local.size());
+  const auto lines = memory_.allocate(Bytes{shm::with_overhang(peer.lines) * sizeof(Line)});
+  if (!lines) return lines.error();
+  peer.out_lines = reinterpret_cast<Line*>(*lines);
+  peer.out_token = header_of(memory_).token;
   peer.out = &rings_[peer.local_index];
-  shm::publish(peer.out->slots, offset_in(memory_, peer.out_slots));
+  shm::publish(peer.out->lines, offset_in(memory_, peer.out_lines));
   return {};
 }
 
@@ -227,11 +228,12 @@ bool ShmTransport::join_ring(Peer& peer) {
   Ring* rings = peer.mapping.at<Ring>(offset, peers_.local.size());
   peer.in_entries = peer.mapping.at<Entry>(header.entries, shm::kEntryCount);
   if (rings == nullptr || peer.in_entries == nullptr) return false;
-  const std::uint64_t slots = shm::observe(rings[self_index_].slots);
-  if (slots == 0) return false;
+  const std::uint64_t lines = shm::observe(rings[self_index_].lines);
+  if (lines == 0) return false;
   peer.in = &rings[self_index_];
-  peer.in_slots = peer.mapping.at<Slot>(slots, peer.slot_count);
-  if (peer.in_slots == nullptr) return false;
+  peer.in_lines = peer.mapping.at<Line>(lines, shm::with_overhang(peer.lines));
+  if (peer.in_lines == nullptr) return false;
+  peer.in_token = header.token;
   peer.connected.store(true, std::memory_order_release);
   return true;
 }

@@ -110,6 +110,69 @@ TEST_P(Repeat, AllocatesNothing) {
   });
 }
 
+// Goal: every call counts once in its plan, those that failed before they began not at all.
+// Method: equal calls, a null buffer among them, and an algorithm set anew, which forgets what ran.
+TEST_P(Repeat, CallsAreCounted) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [](Context& context, Communicator& world) {
+    std::vector<float> data(10, 1.0F), more(20, 1.0F);
+    const auto call = [&](std::vector<float>& values) {
+      ASSERT_TRUE(world.allreduce(values.data(), values.data(), Count{values.size()},
+                                  DType::kFloat32, Reduction::kSum, {.algorithm = "ring"}));
+    };
+    const auto counted = [&] {
+      Statistics::Calls all;
+      for (const auto& [label, calls] : context.statistics().plans) {
+        if (!label.starts_with("allreduce ring")) continue;
+        all.calls += calls.calls;
+        all.bytes += calls.bytes;
+      }
+      return std::pair(all.calls, all.bytes);
+    };
+    for (int i = 0; i < 5; ++i) call(data);
+    for (int i = 0; i < 3; ++i) call(more);
+    EXPECT_EQ(counted(), std::pair(8ul, 5 * 40ul + 3 * 80));
+    const auto failed = world.allreduce(nullptr, nullptr, Count{10}, DType::kFloat32,
+                                        Reduction::kSum, {.algorithm = "ring"});
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_EQ(counted().first, 8ul);
+    ASSERT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{40}, "ring"));
+    EXPECT_EQ(counted().first, 8ul);
+    call(data);
+    call(data);
+    EXPECT_EQ(counted(), std::pair(10ul, 7 * 40ul + 3 * 80));
+  });
+}
+
+// Goal: threads that make equal calls at once, while another one has the operations forgotten, get
+// their own results. Method: two threads a rank, whose sums are all alike, so that it does not
+// matter which of one rank meets which of the other.
+TEST_P(Repeat, ThreadsDoNotShareOperations) {
+  Contexts contexts = make_ranks(2, GetParam());
+  std::atomic<int> running{4};
+  run_ranks(contexts, [&](Context&, Communicator& world) {
+    const auto work = [&] {
+      std::vector<float> values(50), all(50);
+      for (int i = 0; i < 400; ++i) {
+        values.assign(50, 3.0F);
+        ASSERT_TRUE(world.allreduce(values.data(), all.data(), Count{50}, DType::kFloat32));
+        ASSERT_EQ(all, std::vector<float>(50, 6.0F));
+        Request request = start_sum(world, values, all);
+        ASSERT_TRUE(request.wait());
+      }
+      --running;
+    };
+    std::thread one(work), two(work);
+    while (running > 0) {
+      EXPECT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{1 << 20}, "ring"));
+      std::this_thread::yield();
+    }
+    one.join();
+    two.join();
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Repeat, ::testing::Values("inproc", "shm", "tcp"),
                          [](const auto& parameter) { return parameter.param; });
 

@@ -39,14 +39,14 @@ class CorruptPeer : public testing::Test {
   /// The peer's next message to rank 0, with a payload of 16 bytes of `words`.
   void write(Kind kind, std::uint64_t bytes, std::uint64_t first, std::uint64_t second) {
     Ring& ring = in_theirs<Ring>(in_theirs<Header>(0)->rings)[0];
-    Slot& slot = in_theirs<Slot>(ring.slots)[0];
+    Slot& slot = *in_theirs<Slot>(ring.lines);
     slot.kind = kind;
     slot.tag = Tag{{1, 1}, 0};
     slot.bytes = bytes;
     slot.signature = Signature{};
     const std::uint64_t words[2] = {first, second};
     std::memcpy(slot.payload, words, sizeof(words));
-    publish(slot.sequence, std::uint32_t{1});
+    publish(slot.mark, mark_of(0, in_theirs<Header>(0)->token));
   }
 
   /// A receive of `bytes` that meets the message fails, and its peer with it.
