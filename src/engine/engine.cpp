@@ -71,14 +71,20 @@ void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
 }
 
 Result<void> Engine::run(Operation& operation) {
+  const std::uint64_t submitted = operation.terms().submitted;
+  const auto since = [&] { return submitted != 0 ? submitted : Ticks::now(); };
   if (try_drive()) {
     start_submitted();  // what came before
     start(operation);   // ends here, so nobody else needs to hold it
     step_operations();  // a small message is sent and done
-    drive_to_end(operation, operation.terms().submitted, Deadline::never());
+    if (operation.finished() && submitted == 0) {
+      stop_driving();
+    } else {
+      drive_to_end(operation, since(), Deadline::never());
+    }
   } else {
     submit(operation.shared_from_this(), false);
-    wait(operation, operation.terms().submitted);
+    wait(operation, since());
   }
   return operation.outcome();
 }
@@ -104,7 +110,8 @@ bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {
 
 void Engine::drive_to_end(const Operation& operation, std::uint64_t since, Deadline give_up) {
   drive_until([&] { return operation.finished(); }, give_up);
-  add_owned(driven_ticks_, (first_ == nullptr ? idle_since_ : Ticks::now()) - since);
+  const bool ended_here = first_ == nullptr && idle_since_ > since;
+  add_owned(driven_ticks_, (ended_here ? idle_since_ : Ticks::now()) - since);
   stop_driving();
 }
 
@@ -190,6 +197,7 @@ void Engine::end_all() {
 
 bool Engine::step() {
   bool moved = start_submitted();
+  if (first_ != nullptr && active_since_ == 0) active_since_ = Ticks::now();
   for (Transport* transport : transports_) moved |= transport->progress();
   moved |= step_operations();
   if (news_.load(std::memory_order_acquire)) {

@@ -24,7 +24,7 @@ struct OperationTerms {
   std::string name;  // the caller's, may be empty
   std::shared_ptr<Stream> stream;
   Clock::duration timeout{};
-  std::uint64_t submitted = 0;  // Ticks
+  std::uint64_t submitted = 0;  // Ticks; 0: not looked at, since it may well end at once
 };
 
 /// Something in flight: a collective or a batch of messages.

@@ -55,7 +55,8 @@ OperationCache::Lease OperationCache::find(const Call& call) {
 
 void OperationCache::Lease::renew(const Call& call) const {
   add_owned(slot_->calls, 1);
-  slot_->operation->renew(call.arguments.in, call.arguments.out, call.options.name, Ticks::now());
+  const std::uint64_t now = slot_->bytes <= kUntimedMax ? 0 : Ticks::now();
+  slot_->operation->renew(call.arguments.in, call.arguments.out, call.options.name, now);
 }
 
 OperationCache::Lease OperationCache::keep(const Call& call,

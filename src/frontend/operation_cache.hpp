@@ -75,6 +75,7 @@ class OperationCache {
  private:
   static constexpr std::size_t kEntries = 32;
   static constexpr std::size_t kTransfersMax = 64;
+  static constexpr std::size_t kUntimedMax = 4096;  // bytes; their time begins when they wait
   static constexpr std::size_t kScratchBytesMax = std::size_t{64} << 10;
   /// Of a call; its buffers only tell whether it was in place.
   struct Key {

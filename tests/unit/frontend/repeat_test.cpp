@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <string>
 #include <thread>
@@ -151,7 +152,8 @@ TEST_P(Repeat, CallsAreCounted) {
 TEST_P(Repeat, ThreadsDoNotShareOperations) {
   Contexts contexts = make_ranks(2, GetParam());
   std::atomic<int> running{4};
-  run_ranks(contexts, [&](Context&, Communicator& world) {
+  run_ranks(contexts, [&](Context& context, Communicator& world) {
+    const auto begin = std::chrono::steady_clock::now();
     const auto work = [&] {
       std::vector<float> values(50), all(50);
       for (int i = 0; i < 400; ++i) {
@@ -170,6 +172,10 @@ TEST_P(Repeat, ThreadsDoNotShareOperations) {
     }
     one.join();
     two.join();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    EXPECT_LE(context.statistics().wait_seconds, 2 * seconds + 0.1);  // of two threads
+    EXPECT_LE(context.statistics().active_seconds, seconds + 0.1);
   });
 }
 
