@@ -58,7 +58,7 @@ struct CallOptions {
 };
 
 /// What a call without options gets; made once.
-inline const CallOptions kUsual{};
+inline const CallOptions kDefaultOptions{};
 
 /// What a collective moves. Buffers may be null where they hold no element.
 ///
@@ -128,42 +128,44 @@ class Communicator {
   const std::vector<Rank>& world_ranks() const;
 
   /// Starts a collective.
-  Result<Request> start(const Arguments& arguments, const CallOptions& options = kUsual);
+  Result<Request> start(const Arguments& arguments, const CallOptions& options = kDefaultOptions);
   /// The same to its end; small ones run on the calling thread.
-  Result<void> run(const Arguments& arguments, const CallOptions& options = kUsual);
+  Result<void> run(const Arguments& arguments, const CallOptions& options = kDefaultOptions);
   Result<Request> start(Collective collective, const void* in, void* out, Count count, DType dtype,
-                        Reduction reduction, Rank root, const CallOptions& options = kUsual);
+                        Reduction reduction, Rank root,
+                        const CallOptions& options = kDefaultOptions);
   Result<void> run(Collective collective, const void* in, void* out, Count count, DType dtype,
-                   Reduction reduction, Rank root, const CallOptions& options = kUsual);
+                   Reduction reduction, Rank root, const CallOptions& options = kDefaultOptions);
 
   /// out[i] = in_0[i] (+) ... (+) in_{p-1}[i] on every rank; [count] each.
   Result<void> allreduce(const void* in, void* out, Count count, DType dtype,
                          Reduction reduction = Reduction::kSum,
-                         const CallOptions& options = kUsual);
+                         const CallOptions& options = kDefaultOptions);
   /// The same at the root only.
   Result<void> reduce(const void* in, void* out, Count count, DType dtype, Rank root,
-                      Reduction reduction = Reduction::kSum, const CallOptions& options = kUsual);
+                      Reduction reduction = Reduction::kSum,
+                      const CallOptions& options = kDefaultOptions);
   /// Rank r gets chunk r of the reduction; in [size, count], out [count].
   Result<void> reducescatter(const void* in, void* out, Count count, DType dtype,
                              Reduction reduction = Reduction::kSum,
-                             const CallOptions& options = kUsual);
+                             const CallOptions& options = kDefaultOptions);
   /// out[r] = in of rank r; in [count], out [size, count].
   Result<void> allgather(const void* in, void* out, Count count, DType dtype,
-                         const CallOptions& options = kUsual);
+                         const CallOptions& options = kDefaultOptions);
   /// The same at the root only.
   Result<void> gather(const void* in, void* out, Count count, DType dtype, Rank root,
-                      const CallOptions& options = kUsual);
+                      const CallOptions& options = kDefaultOptions);
   /// out = in[r] of the root on rank r; in [size, count] at the root, out [count].
   Result<void> scatter(const void* in, void* out, Count count, DType dtype, Rank root,
-                       const CallOptions& options = kUsual);
+                       const CallOptions& options = kDefaultOptions);
   /// out[s] = in[r] of rank s on rank r; [size, count] each.
   Result<void> alltoall(const void* in, void* out, Count count, DType dtype,
-                        const CallOptions& options = kUsual);
+                        const CallOptions& options = kDefaultOptions);
   /// out = in of the root; [count]. `in` is read at the root only.
   Result<void> broadcast(const void* in, void* out, Count count, DType dtype, Rank root,
-                         const CallOptions& options = kUsual);
+                         const CallOptions& options = kDefaultOptions);
   /// Returns once every rank has called it.
-  Result<void> barrier(const CallOptions& options = kUsual);
+  Result<void> barrier(const CallOptions& options = kDefaultOptions);
 
   /// Starts messages that run at once and end together. A message to this rank itself needs its
   /// counterpart in the same batch. Of `options` only the name and `background` count.
@@ -171,12 +173,14 @@ class Communicator {
   ///           receive; it is dropped, the rest of the batch and all later ones go on.
   /// Blocking  in a job of more than 64 ranks, the first message between two ranks waits until
   ///           both have called.
-  Result<Request> start(std::span<const Message> messages, const CallOptions& options = kUsual);
-  Result<void> batch(std::span<const Message> messages, const CallOptions& options = kUsual);
+  Result<Request> start(std::span<const Message> messages,
+                        const CallOptions& options = kDefaultOptions);
+  Result<void> batch(std::span<const Message> messages,
+                     const CallOptions& options = kDefaultOptions);
   Result<void> send(const void* data, Count count, DType dtype, Rank dest,
-                    const CallOptions& options = kUsual);
+                    const CallOptions& options = kDefaultOptions);
   Result<void> recv(void* data, Count count, DType dtype, Rank source,
-                    const CallOptions& options = kUsual);
+                    const CallOptions& options = kDefaultOptions);
 
   /// Collective: the ranks that give one color become a communicator, ordered by key and, where
   /// keys are equal, by rank here. No color: this rank takes no part and gets none.

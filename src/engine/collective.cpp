@@ -176,11 +176,8 @@ void CollectiveOperation::prepare_round(const Program::Instruction& round) {
       slot.held = false;
       slot.receive.behind = &(&slot)[-1].receive;
     }
-    if (is_idle(slot)) {
-      after_nothing = !slot.held;
-      continue;
-    }
-    after_nothing = false;
+    after_nothing = !slot.held && is_idle(slot);
+    if (after_nothing) continue;
     ++round_.count;
     if (slot.receives()) ++round_.receives;
   }

@@ -54,13 +54,14 @@ class Ring : public testing::Test {
 };
 
 // Goal: messages of all eager sizes keep their bytes and their order over many laps, whether the
-// sender is far ahead, stopped by a full ring, or waited for. Payloads are marks of other lines
-// and laps, which must not be taken for slots.
+// sender is far ahead, stopped by a full ring, or waited for. Payloads are what would be marks of
+// their lines in the next lap, were there no token, and must not be taken for slots then.
 // Method: sizes at random with the extremes among them, each burst sent before any is received.
 TEST_F(Ring, KeepsMessagesOfAllSizesOverManyLaps) {
-  const std::uint64_t token = reinterpret_cast<Header*>(first_.memory->base())->token;
+  const std::size_t lines = line_count(2);
   std::mt19937_64 random(7);
   std::uint32_t sequence = 0;
+  std::uint64_t line = 0;  // where the next slot begins
   for (const std::size_t burst : {1, 3, 40, 300, 1, 2000, 5}) {
     std::vector<std::vector<std::uint64_t>> sent, received;
     std::vector<Send> sends;
@@ -69,7 +70,10 @@ TEST_F(Ring, KeepsMessagesOfAllSizesOverManyLaps) {
       const std::size_t words = Slot::kPayloadBytes / 8;
       const std::size_t size = i % 7 == 3 ? words : i % 5 == 2 ? random() % 4 : random() % words;
       auto& payload = sent.emplace_back(size);
-      for (std::uint64_t& word : payload) word = mark_of(random() % (4 * line_count(2)), token);
+      for (std::size_t word = 0; word < size; ++word) {
+        payload[word] = mark_of(line + (48 + 8 * word) / kLine + lines, 0);
+      }
+      line = line_after(line, 8 * size, lines);
       received.emplace_back(size);
     }
     for (std::size_t i = 0; i < burst; ++i) {
