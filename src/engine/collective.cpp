@@ -269,7 +269,7 @@ void CollectiveOperation::open(Slot& slot) {
     const std::byte* source = at(slot.source);
     if (slot.action->operand) {
       reduce(slot, Bytes{0}, source, slot.source.bytes);
-    } else {
+    } else if (slot.source.bytes.value() > 0) {
       std::memmove(slot.written, source, slot.source.bytes.value());
     }
     slot.state = Slot::State::kDone;
