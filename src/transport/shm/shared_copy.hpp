@@ -12,23 +12,26 @@ namespace farandole::shm {
 /// distance to that rank's core. A line must leave the reader's cache before it is written. Where
 /// the cores share a cache that is faster than memory; between sockets it is several times slower,
 /// and stores that go past the cache are better. Nobody tells a process which it is, and hosts of
-/// virtual machines change it, so now and then the start of a block is timed.
+/// virtual machines change it, so now and then the start of a block is copied and timed both ways.
 /// Threads   one at a time.
 class SharedCopy {
  public:
   static constexpr std::size_t kSampleBytes = 8192;
-  /// What a sample takes at most, through the cache, where that is the better way: 4 GB/s. Near
-  /// cores reach 11 to 16, far ones 2.2 to 2.6, and 10 to 13 past the cache.
-  static constexpr Clock::duration kNear = std::chrono::microseconds(2);
+  /// How many times as long as past the cache it takes at most through it where that is better,
+  /// since what went past it is read at half the rate. GB/s through and past it, of one AMD EPYC:
+  /// 11 to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later one: 28 to 44 and 42 to
+  /// 90 near, 7 to 8 and 48 to 90 far.
+  static constexpr double kNear = 3.5;
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes);
 
-  /// Takes note of how long a sample took. One alone changes nothing: a core may be lost meanwhile.
-  void learn(Clock::duration taken);
+  /// Takes note of how long two samples took. One pair changes nothing: a core may be lost
+  /// meanwhile.
+  void learn(Clock::duration through_cache, Clock::duration past_cache);
   bool past_cache() const { return slow_ >= kSlowMax / 2; }
 
  private:
-  static constexpr int kBlocksPerSample = 8;
+  static constexpr int kBlocksPerSample = 32;
   // One slow sample changes nothing, and neither does a fast one among two slow ones: of a near
   // reader among far ones.
   static constexpr int kSlow = 2, kFast = -1;

@@ -12,8 +12,11 @@
 namespace farandole::shm {
 namespace {
 
-constexpr Clock::duration kFast = SharedCopy::kNear / 4;
-constexpr Clock::duration kSlow = SharedCopy::kNear * 2;
+using namespace std::chrono_literals;
+
+// Samples through the cache, and what one past it takes.
+constexpr Clock::duration kFast = 1us, kSlow = 5us, kPast = 1us;
+static_assert(kFast < SharedCopy::kNear * kPast && kSlow > SharedCopy::kNear * kPast);
 
 // Goal: every block arrives whole, and nothing beside it, whichever way it is copied and whether or
 // not its start is a sample.
@@ -21,11 +24,11 @@ TEST(SharedCopy, TakesAllBytesAndNoOthersEitherWay) {
   constexpr std::size_t kPadding = 64;
   for (const bool past_cache : {false, true}) {
     SharedCopy stage;
-    for (int i = 0; i < 100 && past_cache; ++i) stage.learn(kSlow);
+    for (int i = 0; i < 100 && past_cache; ++i) stage.learn(kSlow, kPast);
     ASSERT_EQ(stage.past_cache(), past_cache);
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, SharedCopy::kSampleBytes,
-                                    SharedCopy::kSampleBytes + 1, std::size_t{65536}}) {
-      for (int block = 0; block < 20; ++block) {  // some of them begin with a sample
+                                    2 * SharedCopy::kSampleBytes + 1, std::size_t{65536}}) {
+      for (int block = 0; block < 40; ++block) {  // some of them begin with a sample
         std::vector<std::byte> source(bytes), target(bytes + 2 * kPadding, std::byte{0xEE});
         for (std::size_t i = 0; i < bytes; ++i) {
           source[i] = std::byte(i * 7 + i / 251 + static_cast<std::size_t>(block));
@@ -42,19 +45,28 @@ TEST(SharedCopy, TakesAllBytesAndNoOthersEitherWay) {
 TEST(SharedCopy, PassesTheCacheWhileReadersAreFar) {
   SharedCopy stage;
   EXPECT_FALSE(stage.past_cache());
-  stage.learn(kSlow);
-  stage.learn(kSlow);
+  stage.learn(kSlow, kPast);
+  stage.learn(kSlow, kPast);
   EXPECT_TRUE(stage.past_cache());
-  for (int i = 0; i < 100; ++i) stage.learn(kSlow);
-  for (int i = 0; i < 10; ++i) stage.learn(kFast);
+  for (int i = 0; i < 100; ++i) stage.learn(kSlow, kPast);
+  for (int i = 0; i < 10; ++i) stage.learn(kFast, kPast);
   EXPECT_FALSE(stage.past_cache()) << "the core moved next to its readers";
+}
+
+// What is slow for one processor is fast for another: only the other way beside it tells.
+TEST(SharedCopy, TheFasterWayDecidesAndNotItsTime) {
+  SharedCopy stage;
+  for (int i = 0; i < 100; ++i) stage.learn(kSlow, kSlow);
+  EXPECT_FALSE(stage.past_cache());
+  for (int i = 0; i < 100; ++i) stage.learn(kFast, kFast / 5);
+  EXPECT_TRUE(stage.past_cache());
 }
 
 // A sample is slow, too, when the core is lost in the middle of it.
 TEST(SharedCopy, OneSlowSampleAmongFastOnesChangesNothing) {
   SharedCopy stage;
   for (int i = 0; i < 100; ++i) {
-    stage.learn(i % 4 == 0 ? kSlow : kFast);
+    stage.learn(i % 4 == 0 ? kSlow : kFast, kPast);
     EXPECT_FALSE(stage.past_cache());
   }
 }
@@ -63,7 +75,7 @@ TEST(SharedCopy, OneSlowSampleAmongFastOnesChangesNothing) {
 TEST(SharedCopy, OneFastSampleAmongSlowOnesChangesNothing) {
   SharedCopy stage;
   for (int i = 0; i < 100; ++i) {
-    stage.learn(i % 3 == 2 ? kFast : kSlow);
+    stage.learn(i % 3 == 2 ? kFast : kSlow, kPast);
     EXPECT_EQ(stage.past_cache(), i >= 1);
   }
 }
