@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/machine.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdio>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -194,6 +196,14 @@ class Checker {
 };
 
 }  // namespace
+
+double Machine::rate(const Link& link, bool forward) const {
+  const std::int32_t from = forward ? link.from : link.to, to = forward ? link.to : link.from;
+  const bool is_read = nodes[static_cast<std::size_t>(from)].kind == Kind::kCpu &&
+                       nodes[static_cast<std::size_t>(to)].kind == Kind::kMemory &&
+                       !link.half_duplex && std::ranges::find(devices, from) != devices.end();
+  return is_read ? std::numeric_limits<double>::infinity() : link.bytes_per_second;
+}
 
 Result<void> check(const Machine& machine) {
   if (auto wrong = Checker(machine).run()) return Error{ErrorKind::kInvalidArgument, *wrong};

@@ -104,6 +104,10 @@ struct Machine {
   double copy_seconds_per_byte = 0;    // a local copy
 
   std::int64_t devices_per_host() const { return static_cast<std::int64_t>(devices.size()); }
+  /// Bytes per second that a link carries from its `from` to its `to`, `forward`, or back. Infinite
+  /// from a processor with a rank to a memory, if it is not half duplex: others read there what
+  /// they are sent, so that it costs them and not the sender, however many they are.
+  double rate(const Link& link, bool forward) const;
   bool operator==(const Machine&) const = default;
 };
 

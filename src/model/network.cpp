@@ -87,7 +87,9 @@ void Network::number_links() {
   capacities_.reserve(static_cast<std::size_t>(uplinks_first_ + 2 * rack_count * spines_));
   for (std::int64_t host = 0; host < hosts; ++host) {
     for (const Machine::Link& link : machine_.links) {
-      capacities_.insert(capacities_.end(), 2, link.bytes_per_second);
+      for (const bool forward : {true, false}) {
+        capacities_.push_back(machine_.rate(link, forward));
+      }
     }
   }
   capacities_.insert(capacities_.end(), static_cast<std::size_t>(2 * hosts * nics),

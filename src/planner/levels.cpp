@@ -174,19 +174,23 @@ void Levels::add_path(Loads& loads, std::size_t device, std::int32_t node, Hop h
   most = std::max(most, latency);
 }
 
-void Levels::add_flow(Loads& loads, std::int64_t from, std::int64_t to, bool both_ways) const {
+void Levels::add_flow(Loads& loads, const Pattern& pattern, std::int64_t from,
+                      std::int64_t to) const {
   const Hop hop = hop_between(from, to);
   const auto bit = static_cast<std::uint8_t>(1u << index(hop));
   loads.used |= bit;
   if (routes_.empty()) return;
   const std::size_t device = device_of(from);
   if (hop == Hop::kHost) {
-    return add_path(loads, device, machine_.devices[device_of(to)], hop, false);
+    return add_path(loads, device, machine_.devices[device_of(to)], hop, pattern.inward);
   }
   if (device >= machine_.nic_of.size()) return;
   const std::int32_t nic = machine_.nic_of[device];
-  add_path(loads, device, nic, hop, false);
-  if (both_ways) add_path(loads, device, nic, hop, true);  // what comes in meanwhile
+  if (!pattern.inward) add_path(loads, device, nic, hop, false);
+  // What comes in, or comes in meanwhile.
+  if (pattern.inward || pattern.kind != Pattern::Kind::kFan) {
+    add_path(loads, device, nic, hop, true);
+  }
   loads.nics[index(nic)] += 1;
   loads.nic_hops[index(nic)] |= bit;
 }
@@ -239,13 +243,12 @@ Levels::HopTable Levels::measure(const Pattern& pattern) const {
 void Levels::measure_host(std::int64_t host, const Pattern& pattern, Loads& loads,
                           HopTable& table) const {
   loads.clear(machine_);
-  const bool symmetric = pattern.kind != Pattern::Kind::kFan;
   for (std::int64_t local = 0; local < ranks_per_host_; ++local) {
     const std::int64_t rank = rank_at(host, local);
     if (rank >= rank_count()) break;
     std::array<std::int64_t, kHopCount> sent{};
     each_peer(pattern, rank, rank_count(), [&](std::int64_t peer) {
-      add_flow(loads, rank, peer, symmetric);
+      add_flow(loads, pattern, rank, peer);
       ++sent[index(hop_between(rank, peer))];
     });
     for (std::size_t hop = 0; hop < kHopCount; ++hop) {
@@ -284,7 +287,7 @@ double Levels::seconds_per_byte(const Loads& loads, Hop hop, const Pattern& patt
     if ((loads.hops[i] >> index(hop) & 1) == 0) continue;
     const Machine::Link& link = machine_.links[i / 2];
     const double load = loads.links[i] + (link.half_duplex ? loads.links[i ^ 1] : 0);
-    slowest = std::max(slowest, load / link.bytes_per_second);
+    slowest = std::max(slowest, load / machine_.rate(link, i % 2 == 0));
   }
   for (std::size_t node = 0; node < loads.nics.size(); ++node) {
     if ((loads.nic_hops[node] >> index(hop) & 1) == 0) continue;

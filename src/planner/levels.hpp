@@ -40,6 +40,7 @@ struct Pattern {
   std::int64_t senders = 0;
   std::int64_t group = 0;
   std::int64_t every = 1;  // only multiples of it send
+  bool inward = false;     // a fan the other way: to the `senders`
   auto operator<=>(const Pattern&) const = default;
 
   static Pattern ring(std::int64_t stride, std::int64_t size) {
@@ -57,6 +58,11 @@ struct Pattern {
   static Pattern fan(std::int64_t stride, std::int64_t size, std::int64_t senders,
                      std::int64_t group = 0) {
     return {Kind::kFan, stride, size, senders, group};
+  }
+  Pattern towards_senders() const {
+    Pattern back = *this;
+    back.inward = true;
+    return back;
   }
   Pattern of_every(std::int64_t ranks) const {
     Pattern some = *this;
@@ -129,7 +135,7 @@ class Levels {
   std::int64_t rack_of(std::int64_t rank) const;
   std::size_t device_of(std::int64_t rank) const;
   Hop hop_between(std::int64_t from, std::int64_t to) const;
-  void add_flow(Loads& loads, std::int64_t from, std::int64_t to, bool both_ways) const;
+  void add_flow(Loads& loads, const Pattern& pattern, std::int64_t from, std::int64_t to) const;
   void add_path(Loads& loads, std::size_t device, std::int32_t node, Hop hop, bool back) const;
   void add_rack_flows(Loads& loads, const Pattern& pattern) const;
 

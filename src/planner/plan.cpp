@@ -52,11 +52,17 @@ std::vector<std::string> specs_of(const AlgorithmInfo& info, double bytes, Level
   return {name};
 }
 
-/// Peers read in place within a host; between hosts many streams at once share wires badly.
-bool reads_in_place(const Candidate& candidate) {
-  return candidate.spec == "direct" &&
-         std::ranges::all_of(candidate.cost.stages,
+/// Whether no message leaves its host.
+bool stays_on_host(const Cost& cost) {
+  return std::ranges::all_of(cost.stages,
                              [](const CostStage& stage) { return stage.hop == Hop::kHost; });
+}
+
+/// Whether ranks read each other's memory.
+bool shares_memory(const Machine& machine) {
+  return std::ranges::any_of(machine.links, [&](const Machine::Link& link) {
+    return std::isinf(machine.rate(link, true)) || std::isinf(machine.rate(link, false));
+  });
 }
 
 /// Whether it is the wires that take the time.
@@ -68,6 +74,7 @@ bool streams(const Candidate& candidate) {
 
 /// How much of what the model takes for granted an algorithm needs, least first.
 enum class Demand {
+  kInPlace,     // peers that read each other's memory, all at once
   kMemory,      // nothing of the network
   kNeighbours,  // one stream per rank, from one other all the time
   kPeers,       // streams between changing peers
@@ -75,8 +82,9 @@ enum class Demand {
 };
 
 Demand demand_of(const Candidate& candidate) {
-  if (reads_in_place(candidate)) return Demand::kMemory;
   const std::string_view spec = candidate.spec, name = spec.substr(0, spec.find(':'));
+  if (name == "direct" && stays_on_host(candidate.cost)) return Demand::kInPlace;
+  if (candidate.in_memory) return Demand::kMemory;
   const bool neighbours = name == "ring" || name == "chain" || name == "pipelined_chain";
   if (neighbours && streams(candidate)) return Demand::kNeighbours;
   const bool layers = spec.find("layers=") != std::string_view::npos;
@@ -101,11 +109,13 @@ std::int64_t best_pieces(double bytes, std::int64_t depth, Levels& levels) {
 std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
                             const PlanOptions& options) {
   std::vector<Candidate> candidates;
+  const bool memory = shares_memory(levels.machine());
   const auto add = [&](std::string spec) {
     auto cost = predict(collective, spec, bytes, levels);
     if (!cost) return;
     const double seconds = cost->seconds();
-    candidates.push_back({std::move(spec), seconds, *std::move(cost)});
+    const bool in_memory = memory && stays_on_host(*cost);
+    candidates.push_back({std::move(spec), seconds, *std::move(cost), in_memory});
   };
   for (const AlgorithmInfo* info : algorithms()) {
     if (info->collective != collective || levels.rank_count() > info->ranks_max) continue;

@@ -16,6 +16,7 @@ struct Candidate {
   std::string spec;  // "hierarchical:layers=4ring/8ring"
   double seconds = 0;
   Cost cost;
+  bool in_memory = false;  // no message leaves the memory that its host's ranks share
 };
 
 struct PlanOptions {
@@ -33,9 +34,9 @@ std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
 /// What a call takes: of those at most 7 % slower than the fastest the one that asks least of the
 /// network, and of these the fastest. Least asks `direct` within a host, since it reads what lies
 /// in shared memory where it is: at 2 ranks 4 MiB took it 205 us in allgather and 326 us in
-/// alltoall, where the ring took 320 and pairwise exchange 472. Then, where it is bytes that take
-/// the time, rings and chains; most ask layers, two trees and `direct` between hosts. `candidates`
-/// as plan() gives them, not empty.
+/// alltoall, where the ring took 320 and pairwise exchange 472. Then, through shared memory,
+/// whatever is fastest. Then, where it is bytes that take the time, rings and chains; most ask
+/// layers, two trees and `direct` between hosts. `candidates` as plan() gives them, not empty.
 const Candidate& choose(const std::vector<Candidate>& candidates);
 
 /// Pieces of a pipeline `depth` rounds deep, a power of two: about sqrt(n depth b / a), from 1 to

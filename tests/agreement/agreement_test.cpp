@@ -140,6 +140,13 @@ const Extension kExtensions[] = {
      [](Machine& m) {
        for (Machine::Link& link : m.links) link.half_duplex = true;
      }},
+    {"shared memory",
+     [](Machine& m) {
+       for (Machine::Node& node : m.nodes) {
+         if (node.kind == Machine::Kind::kSwitch) node.kind = Machine::Kind::kMemory;
+         if (node.kind == Machine::Kind::kGpu) node.kind = Machine::Kind::kCpu;
+       }
+     }},
     {"reductions", [](Machine& m) { m.reduce_seconds_per_byte = 3e-11; }},
     {"copies", [](Machine& m) { m.copy_seconds_per_byte = 3e-11; }},
 };

@@ -64,16 +64,18 @@ def hops(measured: Measurements) -> dict[str, Hop]:
 
 
 def describe(measured: Measurements, found: Mapping[str, Hop], name: str) -> Description:
-    """A host is a star around its memory. Between hosts the NIC's rate is what all ranks of a host
-    get together; where one rank gets less, its own way to the NIC is narrower."""
+    """A host is a star around its memory, or around its loopback interface. Between hosts the NIC's
+    rate is what all ranks of a host get together; where one rank gets less, its own way to the NIC is
+    narrower."""
     ranks = tuple(f"rank{index}" for index in range(measured.local_size))
     nodes, links = [NodeGroup("cpu", ranks)], []
     network: dict[str, Constant] = {}
     nics: tuple[str, ...] = ()
     if "host" in found:
         rate = found["host"].rates[0].bytes_per_second
-        nodes.append(NodeGroup("memory", ("memory",)))
-        between = tuple((rank, "memory") for rank in ranks)
+        kind, hub = ("memory", "memory") if "shm" in measured.transports else ("switch", "loopback")
+        nodes.append(NodeGroup(kind, (hub,)))
+        between = tuple((rank, hub) for rank in ranks)
         links.append(LinkGroup(between, _rate(rate, "ring of all ranks of a host")))
     if "rack" in found:
         alone, together = _network_rates(measured, found["rack"])

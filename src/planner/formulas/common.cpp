@@ -124,7 +124,8 @@ void tree_levels(CostSheet& sheet, std::int64_t size, std::int64_t radix, bool u
     // Children that the next longer distance, d * radix, has left out.
     const bool some = d * radix < size && size < 2 * d * radix;
     using enum CostSheet::Newcomers;
-    sheet.rounds(Pattern::fan(d, children + 1, std::min(d, size), size), 1, sheet.bytes(), reduced,
+    const Pattern fan = Pattern::fan(d, children + 1, std::min(d, size), size);
+    sheet.rounds(up ? fan.towards_senders() : fan, 1, sheet.bytes(), reduced,
                  !up    ? kReceivers
                  : some ? kSenders
                         : kNone);

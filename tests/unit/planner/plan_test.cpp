@@ -57,12 +57,13 @@ TEST(Plan, NamesWhatExistsFastestFirst) {
 // stream between neighbours if there are streams at all, then one at a time; where they do tell,
 // or between equals, the fastest.
 TEST(Plan, TiesGoToTheLeastDemanding) {
-  const auto chosen = [](const std::vector<std::pair<const char*, double>>& predicted, Hop hop,
-                         double on_wires) {
+  bool in_memory = false;
+  const auto chosen = [&](const std::vector<std::pair<const char*, double>>& predicted, Hop hop,
+                          double on_wires) {
     std::vector<Candidate> candidates;
     for (const auto& [spec, seconds] : predicted) {
       candidates.push_back(
-          {spec, seconds, {{{.name = "all", .hop = hop, .bytes = on_wires * seconds}}}});
+          {spec, seconds, {{{.name = "all", .hop = hop, .bytes = on_wires * seconds}}}, in_memory});
     }
     return choose(candidates).spec;
   };
@@ -81,6 +82,11 @@ TEST(Plan, TiesGoToTheLeastDemanding) {
   EXPECT_EQ(chosen({{"recursive_doubling", 1.0}, {"rabenseifner", 1.01}}, Hop::kRack, 0.9),
             "recursive_doubling");
   EXPECT_EQ(chosen({{"rabenseifner", 1.0}, {"ring", 1.05}}, Hop::kRack, 0.9), "ring");
+  EXPECT_EQ(chosen({{"knomial:radix=4", 1.0}, {"ring", 1.05}}, Hop::kHost, 0.9), "ring");
+  in_memory = true;
+  EXPECT_EQ(chosen({{"knomial:radix=4", 1.0}, {"ring", 1.05}}, Hop::kHost, 0.9), "knomial:radix=4");
+  EXPECT_EQ(chosen({{"knomial:radix=4", 1.0}, {"direct", 1.05}}, Hop::kHost, 0.9), "direct");
+  in_memory = false;
   EXPECT_EQ(chosen({{"two_level", 1.0}, {"ring", 1.08}}, Hop::kRack, 0.9), "two_level");
 }
 
@@ -104,12 +110,22 @@ std::string best_on_cores(std::int64_t cores, bool shared_memory, Collective col
 
 // Goal: ranks that share cores take fewer rounds, since each is a change of who runs.
 TEST(Plan, SharedCoresPayForRounds) {
-  const auto broadcast = [](std::int64_t cores) {
-    return best_on_cores(cores, true, Collective::kBroadcast, 256 * kKiB);
+  const auto allreduce = [](std::int64_t cores) {
+    return best_on_cores(cores, true, Collective::kAllreduce, 16 * kKiB);
   };
-  EXPECT_EQ(broadcast(4), broadcast(0));
-  EXPECT_EQ(broadcast(4).substr(0, 15), "pipelined_chain");
-  EXPECT_EQ(broadcast(2), "binomial");
+  EXPECT_EQ(allreduce(4), allreduce(0));
+  EXPECT_EQ(allreduce(4), "direct");
+  EXPECT_EQ(allreduce(2), "recursive_doubling");
+}
+
+// Goal: who is sent something in shared memory reads it there, so the root sends to all at once.
+TEST(Plan, BroadcastsInMemoryAreFlat) {
+  for (const std::int64_t cores : {0, 2}) {
+    for (const double bytes : {64 * kKiB, 4 * kMiB, 64 * kMiB}) {
+      EXPECT_EQ(best_on_cores(cores, true, Collective::kBroadcast, bytes), "knomial:radix=4");
+      EXPECT_NE(best_on_cores(cores, false, Collective::kBroadcast, bytes), "knomial:radix=4");
+    }
+  }
 }
 
 // Goal: over sockets fewer messages per rank, since a core makes the system calls of several.
