@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from farandole import machines
+from farandole import _native, machines
 from farandole.topology import probed
 from farandole.topology.fit import (
     FAN,
@@ -150,6 +150,19 @@ def test_least_squares_stays_above_zero() -> None:
     found, error = nonnegative_least_squares(rows, targets)
     assert found == pytest.approx([2.0, 0.0])
     assert error == pytest.approx(2.0)
+
+
+# Goal: readers pay for messages where memory is shared, both sides where it is not.
+def test_only_shared_memory_is_a_memory() -> None:
+    samples = tuple(timed(Fit(5e-6, 2e-6, 0.1e-9, 0.0, 1e-10), "host", 4))
+    hubs = {}
+    for transport in ("shm", "tcp"):
+        measured = Measurements(1, 4, (transport,), samples, 1e-10, 0.5e-10)
+        machine = probed.describe(measured, probed.hops(measured), "made").machine()
+        hubs[transport] = machine.nodes[4]
+        chosen = _native.choose(machine, "broadcast", 2**20, 4)
+        assert (chosen == "knomial:radix=4") == (transport == "shm")
+    assert hubs == {"shm": ("memory", "memory"), "tcp": ("loopback", "switch")}
 
 
 # Goal: how ranks share what is there ends up where the cost model looks for it.

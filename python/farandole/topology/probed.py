@@ -64,8 +64,8 @@ def hops(measured: Measurements) -> dict[str, Hop]:
 
 
 def describe(measured: Measurements, found: Mapping[str, Hop], name: str) -> Description:
-    """A host is a star around its memory, or around its loopback interface. Between hosts the NIC's
-    rate is what all ranks of a host get together; where one rank gets less, its own way to the NIC is
+    """A host is a star around its memory, or its loopback interface. Between hosts the NIC's rate
+    is what all ranks of a host get together; where one rank gets less, its own way to the NIC is
     narrower."""
     ranks = tuple(f"rank{index}" for index in range(measured.local_size))
     nodes, links = [NodeGroup("cpu", ranks)], []
