@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace farandole {
 
@@ -12,5 +13,14 @@ void copy_bytes(void* target, const void* source, std::size_t bytes);
 
 /// memcpy() past the cache: the target's lines are not read first.
 void copy_past_cache(void* target, const void* source, std::size_t bytes);
+
+/// One width of loads and stores, any number of bytes.
+struct CopyWay {
+  const char* name;
+  void (*through_cache)(void* target, const void* source, std::size_t bytes);
+  void (*past_cache)(void* target, const void* source, std::size_t bytes);
+};
+/// Those that this processor has; copy_bytes() and copy_past_cache() take the last one.
+std::span<const CopyWay> copy_ways();
 
 }  // namespace farandole

@@ -25,7 +25,7 @@ void SharedCopy::copy(std::byte* target, const std::byte* source, std::size_t by
 }
 
 void SharedCopy::learn(Clock::duration through_cache, Clock::duration past_cache) {
-  const bool is_slow = through_cache > kNear * past_cache;
+  const bool is_slow = through_cache > past_cache + kNear;
   slow_ = std::clamp(slow_ + (is_slow ? kSlow : kFast), 0, kSlowMax);
 }
 

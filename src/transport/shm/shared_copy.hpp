@@ -17,11 +17,11 @@ namespace farandole::shm {
 class SharedCopy {
  public:
   static constexpr std::size_t kSampleBytes = 8192;
-  /// How many times as long as past the cache it takes at most through it where that is better,
-  /// since what went past it is read at half the rate. GB/s through and past it, of one AMD EPYC:
-  /// 11 to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later one: 28 to 44 and 42 to
-  /// 90 near, 7 to 8 and 48 to 90 far.
-  static constexpr double kNear = 3.5;
+  /// What a sample takes more, at most, through the cache than past it where that is better: as
+  /// long as a core reads it from memory, where it is after that, at 18 GB/s. GB/s through and
+  /// past it, of one AMD EPYC: 11 to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later
+  /// one 28 to 44 and 42 to 90 near, 7 to 8 and 48 to 90 far.
+  static constexpr Clock::duration kNear = std::chrono::nanoseconds(450);
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes);
 

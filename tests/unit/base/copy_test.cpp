@@ -17,10 +17,15 @@ std::vector<std::byte> numbered(std::size_t size) {
 }
 
 // Goal: all bytes, and no others, whatever the alignment of either side.
-// Method: lengths around lines and around where the way of copying changes, between guards.
+// Method: lengths around lines and around where the way of copying changes, between guards, on
+// every width that the processor has.
 TEST(Copy, TakesAllBytesAndNoOthers) {
   const std::vector<std::byte> source = numbered(9000);
-  for (const auto copy : {&copy_bytes, &copy_past_cache}) {
+  std::vector<decltype(&copy_bytes)> copies = {&copy_bytes, &copy_past_cache};
+  for (const CopyWay& way : copy_ways()) {
+    copies.insert(copies.end(), {way.through_cache, way.past_cache});
+  }
+  for (const auto copy : copies) {
     for (const std::size_t bytes : {0, 1, 63, 64, 65, 200, 1023, 1024, 1025, 1100, 4096, 8191}) {
       for (const std::size_t from : {0, 1, 17, 64}) {
         for (const std::size_t to : {64, 65, 79, 127}) {

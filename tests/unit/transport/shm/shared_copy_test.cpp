@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 // Samples through the cache, and what one past it takes.
 constexpr Clock::duration kFast = 1us, kSlow = 5us, kPast = 1us;
-static_assert(kFast < SharedCopy::kNear * kPast && kSlow > SharedCopy::kNear * kPast);
+static_assert(kFast < kPast + SharedCopy::kNear && kSlow > kPast + SharedCopy::kNear);
 
 // Goal: every block arrives whole, and nothing beside it, whichever way it is copied and whether or
 // not its start is a sample.
