@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 BURSTS = 5
+SETTLE_SECONDS = 0.3
 
 
 def call_of(collective: str, data: torch.Tensor, block: torch.Tensor) -> Callable[[], object]:
@@ -63,7 +64,7 @@ def main() -> None:
     seconds = float(sys.argv[5])
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    size = smallest
+    size, settled = smallest, False
     while size <= largest:
         count, ranks = size // 4, dist.get_world_size()
         size *= factor
@@ -74,6 +75,9 @@ def main() -> None:
         call = call_of(collective, data, block)
         each = burst(call, 2)
         each = min(each, burst(call, int(min(max(2e-3 / each, 1), 2000))))
+        if not settled:
+            each = min(each, burst(call, int(max(SETTLE_SECONDS / each, 1))))
+            settled = True
         calls = int(min(max(seconds / BURSTS / each, 1), 100_000))
         times = [burst(call, calls) * 1e6 for _ in range(BURSTS)]
         if dist.get_rank() == 0:

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 // What every rival's program does alike: run a collective again and again, check it, print times.
 namespace rivals {
@@ -59,7 +60,7 @@ inline bool is_right(Library& library, Collective collective, float* data, float
 
 /// Arguments: collective, smallest and largest bytes, factor, seconds per size. Rank 0 prints one
 /// line of JSON per size: microseconds per call, the slowest rank's, in each of several bursts of
-/// calls that follow each other without a pause.
+/// calls that follow each other without a pause, once the system has shared out its cores.
 inline int measure(Library& library, int argc, char** argv) {
   if (argc < 6) return 2;
   Collective collective{};
@@ -72,7 +73,9 @@ inline int measure(Library& library, int argc, char** argv) {
   const double seconds = std::strtod(argv[5], nullptr);
   using Clock = std::chrono::steady_clock;
   constexpr int kBursts = 5;
+  constexpr double kSettleSeconds = 0.3;  // until then of eight ranks six may share a core
   const auto p = static_cast<std::size_t>(library.size());
+  bool settled = false;
   float* const data = library.allocate(largest);
   float* const block = library.allocate(largest / p + sizeof(float));
   for (std::size_t bytes = smallest; bytes <= largest; bytes *= factor) {
@@ -93,7 +96,11 @@ inline int measure(Library& library, int argc, char** argv) {
     };
     double each = burst(2);
     each = std::min(each, burst(std::clamp(static_cast<int>(2e-3 / each), 1, 2000)));
-    const int calls = std::clamp(static_cast<int>(seconds / kBursts / each), 1, 100'000);
+    const auto calls_in = [&](double time) {
+      return std::clamp(static_cast<int>(time / each), 1, 1'000'000);
+    };
+    if (!std::exchange(settled, true)) each = std::min(each, burst(calls_in(kSettleSeconds)));
+    const int calls = calls_in(seconds / kBursts);
     std::string times;
     for (int i = 0; i < kBursts; ++i) {
       times += (i == 0 ? "" : ", ") + std::to_string(burst(calls) * 1e6);
