@@ -166,6 +166,7 @@ Schedule build_deterministic(const AlgorithmInfo& algorithm, std::int64_t rank_c
                              std::int64_t root) {
   const std::int64_t p = rank_count;
   const Family family = family_of(algorithm);
+  if (algorithm.name == kAllreduceOneShot.name) return algorithm.build({.rank_count = p});
   if (p > kExchangeRanksMax) return along_chain(algorithm, p, root);
   const bool reduce = algorithm.collective == Collective::kReduce;
   if (reduce && (family == Family::kSmall || family == Family::kDirect)) {

@@ -22,6 +22,7 @@ constexpr std::array kAlgorithms = {
     &kAllreduceTwoLevel,
     &kAllreduceHierarchical,
     &kAllreduceDirect,
+    &kAllreduceOneShot,
     &kReduceDirect,
     &kReduceChain,
     &kReduceBinomial,

@@ -16,6 +16,7 @@ extern const AlgorithmInfo kAllreduceDoubleBinaryTree;
 extern const AlgorithmInfo kAllreduceTwoLevel;
 extern const AlgorithmInfo kAllreduceHierarchical;
 extern const AlgorithmInfo kAllreduceDirect;
+extern const AlgorithmInfo kAllreduceOneShot;
 extern const AlgorithmInfo kReduceDirect;
 extern const AlgorithmInfo kReduceChain;
 extern const AlgorithmInfo kReduceBinomial;

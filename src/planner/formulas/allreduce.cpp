@@ -94,6 +94,13 @@ void direct(CostSheet& sheet) {
   sheet.rounds(all, 1, sheet.share());
 }
 
+// a + (p - 1) n b; a rank copies its own input while messages come.
+void one_shot(CostSheet& sheet) {
+  const auto others = static_cast<double>(sheet.ranks() - 1);
+  sheet.stage("exchange");
+  sheet.rounds(Pattern::all(1, sheet.ranks()), 1, sheet.bytes(), others * sheet.bytes());
+}
+
 constexpr Collective kThis = Collective::kAllreduce;
 constexpr std::array kFormulas = {
     Formula{kThis, "ring", &ring},
@@ -105,6 +112,7 @@ constexpr std::array kFormulas = {
     Formula{kThis, "two_level", &two_level},
     Formula{kThis, "hierarchical", &hierarchical},
     Formula{kThis, "direct", &direct},
+    Formula{kThis, "one_shot", &one_shot},
 };
 
 }  // namespace

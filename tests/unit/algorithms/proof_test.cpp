@@ -116,6 +116,8 @@ TEST(Proof, CountsTheRoundsAndMessagesOfReductions) {
     EXPECT_EQ(proof_of(kAllreduce, "recursive_doubling", p).transfers, m * lg + 2 * (p - m));
     EXPECT_EQ(proof_of(kAllreduce, "rabenseifner", p).rounds, 2 * lg + (folds ? 2 : 0));
     EXPECT_EQ(proof_of(kAllreduce, "direct", p).rounds, 2);
+    EXPECT_EQ(proof_of(kAllreduce, "one_shot", p).rounds, p);
+    EXPECT_EQ(proof_of(kAllreduce, "one_shot", p).transfers, p * (p - 1));
     EXPECT_EQ(proof_of(kAllreduce, "reduce_broadcast", p).transfers, 2 * (p - 1));
     EXPECT_EQ(proof_of(kAllreduce, "reduce_broadcast:radix=3", p).rounds, 2 * ceil_log(3, p));
     EXPECT_EQ(proof_of(kAllreduce, "double_binary_tree:chunks=5", p).transfers, 20 * (p - 1));

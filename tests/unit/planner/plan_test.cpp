@@ -148,7 +148,8 @@ TEST(Plan, FollowsSizeAndMemory) {
   const auto allreduce = [](double bytes, std::int64_t hosts, bool shared_memory) {
     return best(Collective::kAllreduce, bytes, 8, hosts, shared_memory);
   };
-  EXPECT_EQ(allreduce(8, 1, true), "recursive_doubling");
+  EXPECT_EQ(allreduce(8, 1, true), "one_shot");
+  EXPECT_NE(allreduce(2 * kKiB + 4, 1, true), "one_shot");
   EXPECT_EQ(allreduce(256 * kMiB, 1, true), "direct");
   EXPECT_EQ(allreduce(8, 8, true), "recursive_doubling");
   EXPECT_EQ(allreduce(8, 1, false), "recursive_doubling");
