@@ -3,6 +3,7 @@
 #include "frontend/choices.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -31,7 +32,8 @@ std::string plan_of_allreduce(Context& context, Communicator& world, std::size_t
 class TuningFile {
  public:
   explicit TuningFile(const std::string& text)
-      : path_(std::filesystem::temp_directory_path() / "farandole-choices-test.tuning") {
+      : path_(std::filesystem::temp_directory_path() /
+              ("farandole-choices-test-" + std::to_string(getpid()) + ".tuning")) {
     std::ofstream(path_) << text;
     setenv("FARANDOLE_TUNING", path_.c_str(), 1);
   }
