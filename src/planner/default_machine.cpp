@@ -17,9 +17,8 @@ struct Medium {
 constexpr Medium kMemory = {1e-6, 0.3e-6, 8e9, 0};
 // Ranks that share cores wait until the other one runs. Four ranks on two cores took 30 to 40 us
 // for each of two rounds of a small allreduce, and 139 us for a broadcast of 256 KiB through a
-// pipeline of 8 pieces, 59 us through a binomial tree. On eight ranks an allreduce of up to 2 KiB
-// takes 15 to 20 us by recursive doubling and 18 to 28 direct, from 4 KiB on direct is as fast.
-constexpr double kSharedCoreAlpha = 20e-6, kSharedCoreOverhead = 2.1e-6;
+// pipeline of 8 pieces, 59 us through a binomial tree.
+constexpr double kSharedCoreAlpha = 20e-6, kSharedCoreOverhead = 2e-6;
 // A message's system call, too, takes as many times as long as ranks share the core. Four ranks on
 // two cores over loopback, calls that follow each other: an allgather of 64 B took 72 us direct and
 // 44 in two rounds (Bruck), a broadcast of 2 KiB 30 us by radix 4 and 18 by radix 2.

@@ -17,9 +17,9 @@ constexpr double kAsFast = 1.07;
 constexpr double kPiecesMax = 256;
 // Its proof takes p^2 steps.
 constexpr std::int64_t kScatterAllgatherRanksMax = 512;
-// Where ranks share cores a round is not as dear as the model says: four ranks on two cores
-// took 3.1 instead of 3.8 us for 4 bytes by one shot, eight 10 instead of 15, and from 4 KiB on
-// more.
+// On two cores 4 bytes took four ranks 3.1 instead of 3.8 us by one shot, eight 10 instead of 15,
+// and messages that no longer fit into a slot of a ring more. Through sockets three took 27 instead
+// of 20.
 constexpr double kOneShotBytesMax = 2048;
 // Walking two trees takes a step per rank and piece.
 constexpr std::int64_t kDoubleTreeRanksMax = 1024;

@@ -25,9 +25,10 @@ struct PlanOptions {
 };
 
 /// All that can run a call over these levels, fastest first: every algorithm of the collective that
-/// takes so many ranks, trees of radix 2, 4 and 8, pipelines of the best number of pieces, and the
-/// best hierarchies. Equally fast ones in the order of the algorithm table, so that all ranks that
-/// give the same arguments get the same list. `bytes` as predict() counts them.
+/// takes so many ranks (`one_shot` for up to 2 KiB in shared memory), trees of radix 2, 4 and 8,
+/// pipelines of the best number of pieces, and the best hierarchies. Equally fast ones in the order
+/// of the algorithm table, so that all ranks that give the same arguments get the same list.
+/// `bytes` as predict() counts them.
 std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
                             const PlanOptions& options = {});
 

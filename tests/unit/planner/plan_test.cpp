@@ -153,6 +153,8 @@ TEST(Plan, FollowsSizeAndMemory) {
   EXPECT_EQ(allreduce(256 * kMiB, 1, true), "direct");
   EXPECT_EQ(allreduce(8, 8, true), "recursive_doubling");
   EXPECT_EQ(allreduce(8, 1, false), "recursive_doubling");
+  EXPECT_EQ(best(Collective::kAllreduce, 8, 3, 1, true), "one_shot");
+  EXPECT_NE(best(Collective::kAllreduce, 8, 3, 1, false), "one_shot");
   const auto between_hosts = [](Collective collective, double bytes) {
     return best(collective, bytes, 16, 16, true);
   };
