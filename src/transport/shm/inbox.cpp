@@ -19,10 +19,7 @@ Announcement announcement_in(const std::byte* payload) {
 }  // namespace
 
 Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory)
-    : peers_(peers),
-      memory_(memory),
-      pipe_bytes_(pipe_bytes(peers.local.size())),
-      matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}) {}
+    : peers_(peers), memory_(memory), matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}) {}
 
 void Inbox::post(Receive& receive) {
   Arrival* arrival = matcher_.post(receive);
@@ -192,18 +189,19 @@ void Inbox::deliver_staged(Peer& peer, Receive& receive) {
     if (leads && observe(entry.reply) == Reply::kNone) reply(peer, receive.phase, Reply::kAccepted);
     return;
   }
-  const auto* pipe = peer.mapping.at<std::byte>(offset, pipe_bytes_);
-  if (pipe == nullptr) {
+  const std::size_t block = block_bytes(receive.bytes.value());
+  const std::uint64_t capacity = entry.capacity.load(std::memory_order_relaxed);
+  const auto* pipe = peer.mapping.at<std::byte>(offset, capacity);
+  if (pipe == nullptr || capacity < block) {
     peer.corrupt = true;
     return;
   }
-  const std::size_t block = block_bytes(receive.bytes.value());
   const std::uint64_t first = entry.first.load(std::memory_order_relaxed);
   std::uint64_t consumed = receive.moved.value() / block;
   while (receive.moved < receive.bytes && step_left_ > 0 && observe(entry.produced) > consumed) {
     const std::size_t piece = std::min((receive.bytes - receive.moved).value(), block);
     if (may_move(receive) < piece) break;
-    deliver(receive, pipe + block_offset(first + consumed, block, pipe_bytes_), piece);
+    deliver(receive, pipe + block_offset(first + consumed, block, capacity), piece);
     publish(entry.consumed, ++consumed);
     peer.ring();
   }

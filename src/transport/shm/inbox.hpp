@@ -67,7 +67,6 @@ class Inbox {
 
   const Peers& peers_;
   const Memory& memory_;
-  const std::size_t pipe_bytes_;
   Matcher matcher_;
   SharedCopy shared_copy_;
   IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source, phase = entry

@@ -34,26 +34,37 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kEntryCount = 1024;
-inline constexpr std::size_t kPipeCount = 16;
-
-/// Bytes of a pipe. Those to all peers together hold as much as a core's second-level cache: a
-/// block that has left the receiver's by the time it is written again is written twice as fast.
-constexpr std::size_t pipe_bytes(std::size_t ranks_on_host) {
-  const std::size_t cache = std::size_t{1} << 20,
-                    peers = std::max<std::size_t>(ranks_on_host, 2) - 1;
-  return std::max(std::bit_floor(cache / peers), std::size_t{256} << 10);
-}
 
 /// What is read or put in place at a time.
 inline constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 
 /// How a message is cut on its way through a pipe: so that the receiver works on one block while
 /// the sender fills the next.
+inline constexpr std::size_t kBlockBytesMax = std::size_t{64} << 10;
 constexpr std::size_t block_bytes(std::size_t message_bytes) {
-  return std::bit_floor(
-      std::clamp(message_bytes / 4, std::size_t{16} << 10, std::size_t{64} << 10));
+  return std::bit_floor(std::clamp(message_bytes / 4, std::size_t{16} << 10, kBlockBytesMax));
 }
 static_assert(block_bytes(0) % Receive::kPieceAlignment == 0);
+
+/// Pipes of a rank: for two messages to each peer, since whoever has its part of a reduce-scatter
+/// sends for the next one before slow peers have read this one; and as many again, see Outbox.
+constexpr std::size_t pipe_count(std::size_t ranks_on_host) {
+  return std::clamp<std::size_t>(4 * (std::max<std::size_t>(ranks_on_host, 2) - 1), 16, 128);
+}
+
+/// Bytes of a rank's pipe. Those to all peers together hold as much as a core's second-level cache:
+/// a block that has left the receiver's by the time it is written again is written twice as fast.
+/// The first one is larger where there are many: it is all that one message to all peers needs.
+constexpr std::size_t pipe_bytes(std::size_t ranks_on_host, std::size_t index) {
+  const std::size_t cache = std::size_t{1} << 20,
+                    peers = std::max<std::size_t>(ranks_on_host, 2) - 1,
+                    least = index == 0 ? std::size_t{256} << 10 : kBlockBytesMax;
+  return std::max(std::bit_floor(cache / peers), least);
+}
+constexpr std::size_t all_pipes_bytes(std::size_t ranks_on_host) {
+  return pipe_bytes(ranks_on_host, 0) +
+         (pipe_count(ranks_on_host) - 1) * pipe_bytes(ranks_on_host, 1);
+}
 
 /// Where in a pipe of so many bytes a block lies.
 constexpr std::size_t block_offset(std::uint64_t index, std::size_t block, std::size_t pipe) {
@@ -137,7 +148,8 @@ struct Entry {
   // The sender's.
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
   std::atomic<std::uint64_t> pipe;      // offset; 0 until there
-  std::atomic<std::uint64_t> first;     // index of its first block there, valid with `pipe`
+  std::atomic<std::uint64_t> capacity;  // of it in bytes, valid with `pipe`
+  std::atomic<std::uint64_t> first;     // index of its first block there, likewise
   std::atomic<std::uint64_t> produced;  // blocks staged; of a put 1 once nothing more is written
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;

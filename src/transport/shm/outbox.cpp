@@ -21,16 +21,20 @@ bool has_room(Peer& peer, std::uint64_t end) {
 
 }  // namespace
 
-Outbox::Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size_t pipe_bytes,
+Outbox::Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size_t ranks_on_host,
                bool peer_memory)
     : memory_(memory),
       entries_(entries),
-      pipes_(pipes),
-      pipe_bytes_(pipe_bytes),
       peer_memory_(peer_memory),
-      uses_(kEntryCount) {
+      uses_(kEntryCount),
+      pipes_(pipe_count(ranks_on_host)),
+      free_pipes_(pipes_.size()) {
   for (std::size_t i = kEntryCount; i > 0; --i) free_entries_.push_back(i - 1);
-  for (std::size_t i = kPipeCount; i > 0; --i) free_pipes_.push_back(i - 1);
+  for (std::size_t i = 0; i < pipes_.size(); ++i) {
+    pipes_[i].data = pipes;
+    pipes_[i].capacity = pipe_bytes(ranks_on_host, i);
+    pipes += pipes_[i].capacity;
+  }
   lingering_.reserve(kEntryCount);
 }
 
@@ -93,7 +97,7 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
   if (offset) return Announcement{offset->value(), index};
   // Half of the pipes are for messages whose receives are there, which may be waited for.
-  if (!join_pipe(send) && free_pipes_.size() > kPipeCount / 2) take_pipe(send);
+  if (!join_pipe(send) && free_pipes_ > pipes_.size() / 2) take_pipe(send);
   return Announcement{Announcement::kStaged, index};
 }
 
@@ -121,10 +125,10 @@ bool Outbox::ended(Send& send) {
   } else {
     const Use& use = uses_[send.handle];
     if (use.pipe == kNone) {
-      if (reply != Reply::kAccepted || free_pipes_.empty()) return false;
+      if (reply != Reply::kAccepted || free_pipes_ == 0) return false;
       take_pipe(send);
     }
-    Pipe& pipe = contents_[use.pipe];
+    Pipe& pipe = pipes_[use.pipe];
     const bool staged = stage(pipe);
     send.moved = std::min(send.bytes, Bytes{pipe.produced * block_bytes(send.bytes.value())});
     if (!staged) return false;
@@ -154,12 +158,11 @@ bool Outbox::put(Peer& peer, Send& send) {
 /// Fills the free blocks of a pipe; true once the whole source is in it.
 bool Outbox::stage(Pipe& pipe) {
   const std::size_t block = block_bytes(pipe.bytes.value());
-  std::byte* data = pipes_ + static_cast<std::size_t>(&pipe - contents_.data()) * pipe_bytes_;
   std::size_t staged = pipe.produced * block;
-  while (staged < pipe.bytes.value() && pipe.produced - consumed(pipe) < pipe_bytes_ / block) {
+  while (staged < pipe.bytes.value() && pipe.produced - consumed(pipe) < pipe.capacity / block) {
     const std::size_t piece = std::min(pipe.bytes.value() - staged, block);
-    std::byte* target = data + block_offset(pipe.first + pipe.produced, block, pipe_bytes_);
-    shared_copy_.copy(target, pipe.source + staged, piece);
+    std::byte* target = pipe.data + block_offset(pipe.first + pipe.produced, block, pipe.capacity);
+    pipe.shared_copy.copy(target, pipe.source + staged, piece);
     staged += piece;
     ++pipe.produced;
     for (std::size_t i = pipe.users; i != kNone; i = uses_[i].next) {
@@ -183,8 +186,8 @@ std::uint64_t Outbox::consumed(const Pipe& pipe) const {
 /// Reads along in a pipe that is to carry the same source, if nothing is in it yet: until then no
 /// send from this source has ended, so the source is what it was when the pipe was taken.
 bool Outbox::join_pipe(const Send& send) {
-  for (std::size_t i = 0; i < kPipeCount; ++i) {
-    const Pipe& pipe = contents_[i];
+  for (std::size_t i = 0; i < pipes_.size(); ++i) {
+    const Pipe& pipe = pipes_[i];
     if (pipe.users == kNone || pipe.produced > 0 || pipe.source != send.source ||
         pipe.bytes != send.bytes || pipe.operation != send.tag.operation) {
       continue;
@@ -195,12 +198,14 @@ bool Outbox::join_pipe(const Send& send) {
   return false;
 }
 
-/// The pipe used last, from where its last message ended: so small messages, too, go round all of
-/// it, and no more memory is touched than is in use at once.
+/// The first free one, from where its last message ended: so small messages, too, go round all of
+/// it, no more memory is touched than is in use at once, and a rank that sends to the same peers
+/// again finds their pipes.
 void Outbox::take_pipe(const Send& send) {
-  const std::size_t index = free_pipes_.back();
-  free_pipes_.pop_back();
-  Pipe& pipe = contents_[index];
+  std::size_t index = 0;
+  while (pipes_[index].users != kNone) ++index;
+  --free_pipes_;
+  Pipe& pipe = pipes_[index];
   const std::size_t block = block_bytes(send.bytes.value());
   const std::size_t blocks = (send.bytes.value() + block - 1) / block;
   pipe.operation = send.tag.operation;
@@ -208,26 +213,26 @@ void Outbox::take_pipe(const Send& send) {
   pipe.bytes = send.bytes;
   pipe.first = (pipe.end + block - 1) / block;
   pipe.produced = 0;
-  pipe.end = (pipe.first + blocks) * block % pipe_bytes_;
+  pipe.end = (pipe.first + blocks) * block % pipe.capacity;
   use_pipe(send.handle, index);
 }
 
 void Outbox::use_pipe(std::size_t entry, std::size_t pipe) {
   uses_[entry].pipe = pipe;
-  uses_[entry].next = std::exchange(contents_[pipe].users, entry);
-  entries_[entry].first.store(contents_[pipe].first, std::memory_order_relaxed);
-  const std::byte* data = pipes_ + pipe * pipe_bytes_;
-  publish(entries_[entry].pipe, static_cast<std::uint64_t>(data - memory_.base()));
+  uses_[entry].next = std::exchange(pipes_[pipe].users, entry);
+  entries_[entry].capacity.store(pipes_[pipe].capacity, std::memory_order_relaxed);
+  entries_[entry].first.store(pipes_[pipe].first, std::memory_order_relaxed);
+  publish(entries_[entry].pipe, static_cast<std::uint64_t>(pipes_[pipe].data - memory_.base()));
 }
 
 void Outbox::free_entry(std::size_t index) {
   const Use use = uses_[index];
   if (use.pipe != kNone) {
-    Pipe& pipe = contents_[use.pipe];
+    Pipe& pipe = pipes_[use.pipe];
     std::size_t* link = &pipe.users;
     while (*link != index) link = &uses_[*link].next;
     *link = use.next;
-    if (pipe.users == kNone) free_pipes_.push_back(use.pipe);
+    if (pipe.users == kNone) ++free_pipes_;
   }
   if (!use.peer->failed) {
     free_entries_.push_back(index);

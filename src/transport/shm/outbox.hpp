@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -21,9 +20,9 @@ namespace farandole::shm {
 /// Threads   the engine's driver only.
 class Outbox {
  public:
-  /// `entries` [kEntryCount] and `pipes` [kPipeCount * pipe_bytes] lie in `memory`. Without
-  /// `peer_memory` every announced source is staged.
-  Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size_t pipe_bytes,
+  /// `entries` [kEntryCount] and `pipes` [all_pipes_bytes] lie in `memory`. Without `peer_memory`
+  /// every announced source is staged.
+  Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size_t ranks_on_host,
          bool peer_memory);
 
   void post(Peer& peer, Send& send);
@@ -50,6 +49,8 @@ class Outbox {
     std::size_t next = kNone;  // the next entry on the pipe
   };
   struct Pipe {
+    std::byte* data = nullptr;
+    std::size_t capacity = 0;   // bytes
     std::size_t users = kNone;  // the first entry that reads it; kNone while it is free
     OperationId operation;
     const std::byte* source = nullptr;
@@ -57,6 +58,7 @@ class Outbox {
     std::uint64_t first = 0;     // index of the message's first block
     std::uint64_t produced = 0;  // blocks staged
     std::size_t end = 0;         // where the last message ended
+    SharedCopy shared_copy;      // mostly the same peers read it
   };
 
   bool write(Peer& peer, Send& send);
@@ -72,16 +74,13 @@ class Outbox {
 
   const Memory& memory_;
   Entry* const entries_;
-  std::byte* const pipes_;
-  const std::size_t pipe_bytes_;
   const bool peer_memory_;
   std::vector<Use> uses_;  // by entry
-  std::array<Pipe, kPipeCount> contents_;
+  std::vector<Pipe> pipes_;
+  std::size_t free_pipes_;
   std::vector<std::size_t> free_entries_;     // never grows past kEntryCount
-  std::vector<std::size_t> free_pipes_;       // never grows past kPipeCount
   IntrusiveQueue<Send, Transfer> announced_;  // handle = entry, moved = bytes staged
   std::vector<std::size_t> lingering_;        // entries whose send has ended before the receiver
-  SharedCopy shared_copy_;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t sent_messages_ = 0;
   std::size_t step_left_ = 0;

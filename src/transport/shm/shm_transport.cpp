@@ -86,7 +86,7 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
     peers_.by_rank[static_cast<std::size_t>(member.rank.value())] = peer.get();
     peers_.local.push_back(std::move(peer));
   }
-  capabilities_.eager_bytes_max = Bytes{shm::pipe_bytes(peers_.local.size())};
+  capabilities_.eager_bytes_max = Bytes{shm::pipe_bytes(peers_.local.size(), 0)};
 }
 
 Result<std::unique_ptr<ShmTransport>> ShmTransport::create(Rank self, const Members& members,
@@ -110,12 +110,12 @@ Result<void> ShmTransport::lay_out() {
   if (!rings) return rings.error();
   const auto entries = place<Entry>(memory_, shm::kEntryCount);
   if (!entries) return entries.error();
-  const std::size_t pipe_bytes = shm::pipe_bytes(peers_.local.size());
-  const auto pipes = memory_.allocate(Bytes{shm::kPipeCount * pipe_bytes});
+  const std::size_t ranks_on_host = peers_.local.size();
+  const auto pipes = memory_.allocate(Bytes{shm::all_pipes_bytes(ranks_on_host)});
   if (!pipes) return pipes.error();
   rings_ = *rings;
   outbox_ =
-      std::make_unique<shm::Outbox>(memory_, *entries, *pipes, pipe_bytes, options_.peer_memory);
+      std::make_unique<shm::Outbox>(memory_, *entries, *pipes, ranks_on_host, options_.peer_memory);
   inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, memory_);
   header_of(memory_).entries = offset_in(memory_, *entries);
   shm::publish(header_of(memory_).rings, offset_in(memory_, rings_));

@@ -96,7 +96,22 @@ TEST_F(CorruptPeer, SourceThatWraps) {
 }
 TEST_F(CorruptPeer, PipeBeyondTheMemory) {
   entry(5).produced = 1;
-  entry(5).pipe = theirs_.memory->reserved().value() - pipe_bytes(2) + 64;
+  entry(5).capacity = pipe_bytes(2, 0);
+  entry(5).pipe = theirs_.memory->reserved().value() - pipe_bytes(2, 0) + 64;
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, 5);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, PipeWithoutRoomForABlock) {
+  entry(5).produced = 1;
+  entry(5).capacity = block_bytes(kLarge) - 1;
+  entry(5).pipe = Memory::kHeaderBytes;
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, 5);
+  expect_peer_fails(kLarge);
+}
+TEST_F(CorruptPeer, PipeThatWraps) {
+  entry(5).produced = 1;
+  entry(5).capacity = ~std::uint64_t{0} - 100;
+  entry(5).pipe = Memory::kHeaderBytes;
   write(Kind::kAnnouncement, kLarge, Announcement::kStaged, 5);
   expect_peer_fails(kLarge);
 }

@@ -14,10 +14,10 @@
 namespace farandole {
 namespace {
 
-/// Rank 0 sends what peers cannot read in place to ranks 1 to 3; one thread drives them all.
+/// Rank 0 sends what peers cannot read in place to ranks 1 to 5; one thread drives them all.
 class SharedPipe : public testing::Test {
  protected:
-  static constexpr int kRanks = 4;
+  static constexpr int kRanks = 6;
   static constexpr std::size_t kBytes = 1'000'000;
 
   void SetUp() override {
@@ -73,7 +73,8 @@ class SharedPipe : public testing::Test {
     return offsets;
   }
 
-  std::array<ShmRank, kRanks> ranks_{ShmRank(0), ShmRank(1), ShmRank(2), ShmRank(3)};
+  std::array<ShmRank, kRanks> ranks_{ShmRank(0), ShmRank(1), ShmRank(2),
+                                     ShmRank(3), ShmRank(4), ShmRank(5)};
   std::array<std::unique_ptr<ShmTransport>, kRanks> transports_;
   std::array<std::vector<std::byte>, kRanks> targets_;
   std::array<Send, kRanks> sends_;
@@ -88,10 +89,9 @@ TEST_F(SharedPipe, OneSourceTakesOnePipe) {
   EXPECT_EQ(pipes().size(), 1U);
   receive(1);
   drive({0, 1});
-  EXPECT_EQ(moved(1), Bytes{shm::pipe_bytes(kRanks)});
-  receive(2);
-  receive(3);
-  drive({0, 1, 2, 3});
+  EXPECT_EQ(moved(1), Bytes{shm::pipe_bytes(kRanks, 0)});
+  for (int to = 2; to < kRanks; ++to) receive(to);
+  drive({0, 1, 2, 3, 4, 5});
   for (int to = 1; to < kRanks; ++to) {
     expect_sent(to);
     expect_received(to, std::byte{1});
@@ -109,6 +109,39 @@ TEST_F(SharedPipe, AnotherSourceTakesAnother) {
   drive({0, 2});
   expect_sent(2);
   expect_received(2, std::byte{2});
+}
+
+// Goal: whoever is an operation ahead of all its peers waits for none of them to send the next.
+// Method: two operations with a source of its own for each peer, no receive anywhere.
+TEST_F(SharedPipe, TwoOperationsFindPipesAtOnce) {
+  constexpr std::size_t kSmall = 10'000, kSends = std::size_t{2} * (kRanks - 1);
+  std::array<Send, kSends> sends;
+  for (std::size_t i = 0; i < kSends; ++i) {
+    const auto to = static_cast<int>(1 + i % (kRanks - 1));
+    const auto operation = static_cast<std::uint32_t>(1 + i / (kRanks - 1));
+    sends[i] = send_to(to, operation, source_.data() + i * kSmall, kSmall);
+    at(0).post(sends[i]);
+  }
+  drive({0});
+  EXPECT_EQ(pipes().size(), kSends);
+  for (const Send& sent : sends) EXPECT_EQ(sent.state, TransferState::kDone);
+}
+
+// Goal: messages one after the other touch the memory of one pipe only, whatever lay there before.
+TEST_F(SharedPipe, OneAfterTheOtherTakeTheFirst) {
+  std::set<std::uint64_t> seen;
+  for (std::uint32_t i = 1; i <= 5; ++i) {
+    constexpr std::size_t kSmall = 10'000;
+    const int to = 1 + static_cast<int>(i) % (kRanks - 1);
+    Send sent = send_to(to, i, source_.data(), kSmall);
+    Receive received = receive_from(0, i, target(to).data(), kSmall);
+    at(0).post(sent);
+    at(to).post(received);
+    drive({0, to});
+    ASSERT_EQ(received.state, TransferState::kDone);
+    seen.merge(pipes());
+  }
+  EXPECT_EQ(seen.size(), 1U);
 }
 
 // Goal: what a source holds later is not taken for what it held before.
@@ -141,8 +174,7 @@ TEST_F(SharedPipe, FailedReadersAreNotWaitedFor) {
   receive(2);
   drive({0, 1, 2});
   EXPECT_LT(moved(1), Bytes{kBytes});
-  at(0).peer_failed(Rank{3});
-  at(0).peer_failed(Rank{2});
+  for (int to = 2; to < kRanks; ++to) at(0).peer_failed(Rank{to});
   drive({0, 1});
   expect_sent(1);
   expect_received(1, std::byte{1});
@@ -151,7 +183,7 @@ TEST_F(SharedPipe, FailedReadersAreNotWaitedFor) {
 // Goal: a shared pipe is free again after its operation ended, however it did.
 // Method: more operations than there are pipes, cancelled with and without a reader in the middle.
 TEST_F(SharedPipe, CancelFreesIt) {
-  for (std::uint32_t i = 2; i < 2 + 4 * shm::kPipeCount; ++i) {
+  for (std::uint32_t i = 2; i < 2 + 4 * shm::pipe_count(kRanks); ++i) {
     std::array<Send, 2> sends = {send_to(1, i, source_.data(), kBytes),
                                  send_to(2, i, source_.data(), kBytes)};
     Receive reader = receive_from(0, i, target(1).data(), kBytes);
@@ -164,7 +196,7 @@ TEST_F(SharedPipe, CancelFreesIt) {
   for (int to = 1; to < kRanks; ++to) send(to, source_);
   EXPECT_EQ(pipes().size(), 1U);
   for (int to = 1; to < kRanks; ++to) receive(to);
-  drive({0, 1, 2, 3});
+  drive({0, 1, 2, 3, 4, 5});
   for (int to = 1; to < kRanks; ++to) expect_received(to, std::byte{1});
 }
 
