@@ -9,19 +9,29 @@
 namespace farandole::shm {
 
 void SharedCopy::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
-  std::size_t copied = 0;
-  if (++blocks_ >= kBlocksPerSample && bytes >= 2 * kSampleBytes) {
-    blocks_ = 0;
-    // In this order, since stores past the cache wait for those before them.
-    const Clock::time_point begin = Clock::now();
-    copy_past_cache(target, source, kSampleBytes);
-    const Clock::time_point middle = Clock::now();
-    copy_bytes(target + kSampleBytes, source + kSampleBytes, kSampleBytes);
-    learn(Clock::now() - middle, middle - begin);
-    copied = 2 * kSampleBytes;
+  std::size_t sampled = 0;
+  since_sample_ += bytes;
+  if (since_sample_ >= kBytesPerPair && bytes >= kSampleBytes) {
+    sample(target, source);
+    sampled = kSampleBytes;
   }
   const auto rest = past_cache() ? &copy_past_cache : &copy_bytes;
-  rest(target + copied, source + copied, bytes - copied);
+  rest(target + sampled, source + sampled, bytes - sampled);
+}
+
+/// Copies the start of a block past the cache, or, the next time, through it.
+void SharedCopy::sample(std::byte* target, const std::byte* source) {
+  const bool first = !past_cache_took_;
+  const Clock::time_point begin = Clock::now();
+  (first ? copy_past_cache : copy_bytes)(target, source, kSampleBytes);
+  const Clock::duration took = Clock::now() - begin;
+  if (first) {
+    past_cache_took_ = took;
+  } else {
+    learn(took, *past_cache_took_);
+    past_cache_took_.reset();
+    since_sample_ = 0;
+  }
 }
 
 void SharedCopy::learn(Clock::duration through_cache, Clock::duration past_cache) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "base/clock.hpp"
 
@@ -12,7 +13,8 @@ namespace farandole::shm {
 /// distance to that rank's core. A line must leave the reader's cache before it is written. Where
 /// the cores share a cache that is faster than memory; between sockets it is several times slower,
 /// and stores that go past the cache are better. Nobody tells a process which it is, and hosts of
-/// virtual machines change it, so now and then the start of a block is copied and timed both ways.
+/// virtual machines change it, so now and then the starts of two blocks that follow each other are
+/// timed, one past the cache and one through it.
 /// Threads   one at a time.
 class SharedCopy {
  public:
@@ -23,6 +25,10 @@ class SharedCopy {
   /// one 28 to 44 and 42 to 90 near, 7 to 8 and 48 to 90 far.
   static constexpr Clock::duration kNear = std::chrono::nanoseconds(450);
 
+  /// Bytes copied from one pair of samples to the next. A pair costs 1.5 us where cores are near,
+  /// most of it for the reader, who then reads from memory.
+  static constexpr std::size_t kBytesPerPair = std::size_t{2} << 20;
+
   void copy(std::byte* target, const std::byte* source, std::size_t bytes);
 
   /// Takes note of how long two samples took. One pair changes nothing: a core may be lost
@@ -31,14 +37,16 @@ class SharedCopy {
   bool past_cache() const { return slow_ >= kSlowMax / 2; }
 
  private:
-  static constexpr int kBlocksPerSample = 32;
   // One slow sample changes nothing, and neither does a fast one among two slow ones: of a near
   // reader among far ones.
   static constexpr int kSlow = 2, kFast = -1;
   static constexpr int kSlowMax = 6;
 
-  int slow_ = 0;  // what the samples said, from 0 to kSlowMax
-  int blocks_ = 0;
+  void sample(std::byte* target, const std::byte* source);
+
+  int slow_ = 0;                                    // what the samples said, from 0 to kSlowMax
+  std::size_t since_sample_ = 0;                    // bytes, since the last pair
+  std::optional<Clock::duration> past_cache_took_;  // between the samples of a pair
 };
 
 }  // namespace farandole::shm

@@ -28,10 +28,13 @@ TEST(SharedCopy, TakesAllBytesAndNoOthersEitherWay) {
     ASSERT_EQ(stage.past_cache(), past_cache);
     for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, SharedCopy::kSampleBytes,
                                     2 * SharedCopy::kSampleBytes + 1, std::size_t{65536}}) {
-      for (int block = 0; block < 40; ++block) {  // some of them begin with a sample
+      // Some of those that are long enough begin with a sample, of either kind.
+      const std::size_t blocks = std::max<std::size_t>(40, 2 * SharedCopy::kBytesPerPair / bytes);
+      for (std::size_t block = 0; block < (bytes < SharedCopy::kSampleBytes ? 40 : blocks);
+           ++block) {
         std::vector<std::byte> source(bytes), target(bytes + 2 * kPadding, std::byte{0xEE});
         for (std::size_t i = 0; i < bytes; ++i) {
-          source[i] = std::byte(i * 7 + i / 251 + static_cast<std::size_t>(block));
+          source[i] = std::byte(i * 7 + i / 251 + block);
         }
         std::vector<std::byte> expected = target;
         std::ranges::copy(source, expected.begin() + kPadding);
