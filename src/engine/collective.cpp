@@ -52,6 +52,7 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
     slot.receive.peer_has_read = in_place_;
     slot.receive.buffer_bytes = spec_.out_layout.total() * size_of(spec_.dtype);
   }
+  if (replays_) record();
 }
 
 void CollectiveOperation::renew(const void* in, void* out, std::string_view name,
@@ -113,16 +114,15 @@ bool CollectiveOperation::cancel() {
 }
 
 bool CollectiveOperation::next_round() {
-  const bool more = recorded_ ? replayed_ < rounds_.size() : find_round();
+  const bool more = replays_ ? replayed_ < rounds_.size() : find_round();
   if (more) {
-    if (recorded_) {
+    if (replays_) {
       round_ = rounds_[replayed_++];
       position_ = round_.position;
     }
     open_round();
     return true;
   }
-  recorded_ = replays_;
   if (spec_.divisor > 1 && spec_.program->completes.empty()) {
     divide(spec_.out, spec_.out, spec_.out_count, spec_.dtype, spec_.divisor);
   }
@@ -154,6 +154,68 @@ bool CollectiveOperation::find_round() {
   return false;
 }
 
+/// Walks through the program without moving anything, for all runs to replay.
+void CollectiveOperation::record() {
+  while (find_round()) {
+    const Slot* last = rounds_.empty() ? nullptr : flows_into(rounds_.back(), round_);
+    if (last == nullptr) {
+      rounds_.push_back(round_);
+      continue;
+    }
+    for (Slot& slot : round()) slot.send.behind = &last->receive;
+    Round& joined = rounds_.back();
+    joined.count += round_.count;
+    joined.receives += round_.receives;
+    joined.position = round_.position;
+  }
+  position_ = 0;
+  round_ = {};
+}
+
+/// Whether the second round may begin with the first one: then the receive that fills what the
+/// second sends, else none. Receives of the first fill one place, each behind the one before; so a
+/// peer that sends from there has read what comes from here as far as it sends, and may be told to
+/// write it.
+const CollectiveOperation::Slot* CollectiveOperation::flows_into(const Round& first,
+                                                                 const Round& second) const {
+  if (spec_.program->collective != Collective::kAllreduce) return nullptr;
+  const Slot* last = nullptr;
+  for (const Slot& slot : slots_of(first)) {
+    if (slot.held || slot.transfer == nullptr) return nullptr;
+    if (!slot.receives()) continue;
+    const Receive* previous = last != nullptr ? &last->receive : nullptr;
+    if (!streams(slot) || slot.receive.behind != previous) return nullptr;
+    last = &slot;
+  }
+  if (last == nullptr) return nullptr;
+  const auto may_begin = [&](const Slot& slot) {
+    if (slot.held || slot.transfer == nullptr || !streams(slot)) return false;
+    if (!slot.receives()) return is_same(slot.source, last->target);
+    return !slot.action->operand && std::ranges::all_of(slots_of(first), [&](const Slot& before) {
+      if (before.receives()) {
+        return !overlap(slot.target, before.target) && !overlap(slot.target, before.operand);
+      }
+      return !overlap(slot.target, before.source) ||
+             (is_same(slot.target, before.source) && slot.receive.peer == before.send.peer);
+    });
+  };
+  return std::ranges::all_of(slots_of(second), may_begin) ? last : nullptr;
+}
+
+bool CollectiveOperation::same_memory(const Place& a, const Place& b) const {
+  return a.buffer == b.buffer ||
+         (spec_.in == spec_.out && a.buffer != Buffer::kScratch && b.buffer != Buffer::kScratch);
+}
+
+bool CollectiveOperation::is_same(const Place& a, const Place& b) const {
+  return same_memory(a, b) && a.offset == b.offset && a.bytes == b.bytes;
+}
+
+bool CollectiveOperation::overlap(const Place& a, const Place& b) const {
+  return same_memory(a, b) && a.offset < b.offset + b.bytes.value() &&
+         b.offset < a.offset + a.bytes.value();
+}
+
 bool CollectiveOperation::takes_part(const Action& action) const {
   for (const Guard& guard : action.when) {
     const std::int64_t at = value(guard.value);
@@ -181,17 +243,13 @@ void CollectiveOperation::prepare_round(const Program::Instruction& round) {
     ++round_.count;
     if (slot.receives()) ++round_.receives;
   }
-  if (replays_ && round_.count > 0) rounds_.push_back(round_);
 }
 
 /// Whether it copies what is there already, in every run.
 bool CollectiveOperation::is_idle(const Slot& slot) const {
   if (slot.transfer != nullptr || slot.action->operand) return false;
-  const bool same_buffer = slot.source.buffer == slot.target.buffer ||
-                           (spec_.in == spec_.out && slot.source.buffer != Buffer::kScratch &&
-                            slot.target.buffer != Buffer::kScratch);
   return slot.source.bytes.value() == 0 ||
-         (same_buffer && slot.source.offset == slot.target.offset);
+         (same_memory(slot.source, slot.target) && slot.source.offset == slot.target.offset);
 }
 
 /// Whether two receives that reduce into one place may take turns, piece by piece.
@@ -201,10 +259,13 @@ bool CollectiveOperation::follows(const Slot& before, const Slot& slot) {
   if (!second.operand || second.operand != second.target || second.target != first.target) {
     return false;
   }
-  return std::ranges::all_of(std::array{&before, &slot}, [](const Slot* receive) {
-    const Capabilities& capabilities = receive->transport->capabilities();
-    return capabilities.follows && receive->target.bytes > capabilities.follow_bytes;
-  });
+  return streams(before) && streams(slot);
+}
+
+/// Whether another transfer may follow it, or it another one, piece by piece.
+bool CollectiveOperation::streams(const Slot& slot) {
+  const Capabilities& capabilities = slot.transport->capabilities();
+  return capabilities.follows && slot.transfer->bytes > capabilities.follow_bytes;
 }
 
 void CollectiveOperation::prepare(Slot& slot, const Action& action) const {

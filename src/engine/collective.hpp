@@ -89,6 +89,8 @@ class CollectiveOperation final : public Operation {
   bool cancel() override;
   bool next_round();  // false at the end of the program
   bool find_round();  // likewise
+  void record();
+  const Slot* flows_into(const Round& first, const Round& second) const;
   void prepare_round(const Program::Instruction& round);
   void prepare(Slot& slot, const Action& action) const;
   void open_round();
@@ -96,12 +98,17 @@ class CollectiveOperation final : public Operation {
   bool poll_round();  // true if a slot changed
   bool close(Slot& slot);
   std::span<Slot> round() { return std::span(slots_).subspan(round_.first, round_.count); }
-  std::span<const Slot> round() const {
-    return std::span(slots_).subspan(round_.first, round_.count);
+  std::span<const Slot> slots_of(const Round& round) const {
+    return std::span(slots_).subspan(round.first, round.count);
   }
+  std::span<const Slot> round() const { return slots_of(round_); }
   bool takes_part(const Action& action) const;
   bool is_idle(const Slot& slot) const;
   static bool follows(const Slot& before, const Slot& slot);
+  static bool streams(const Slot& slot);
+  bool same_memory(const Place& a, const Place& b) const;
+  bool is_same(const Place& a, const Place& b) const;
+  bool overlap(const Place& a, const Place& b) const;
   std::int64_t value(const Expr& expr) const { return expr.evaluate(0, loops_); }
   Place place(const Span& span) const;
   std::byte* at(const Place& place) const {
@@ -116,12 +123,12 @@ class CollectiveOperation final : public Operation {
   std::array<std::byte*, 3> buffers_{};  // by Buffer
   std::size_t position_ = 0;             // in program->instructions
   std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
-  // Of a whole run, for the next ones to replay; of a long program only the current round's.
+  // Of a whole run, found once for all runs to replay, in which a round may begin with the one that
+  // fills what it sends; of a long program only the current round's.
   std::vector<Slot> slots_;
   std::vector<Round> rounds_;
   const bool replays_;
   const bool in_place_;         // an allreduce that takes its results where peers read its input
-  bool recorded_ = false;       // slots_ and rounds_ hold a whole run
   std::size_t replayed_ = 0;    // of rounds_
   Round round_;                 // the current one
   std::size_t open_count_ = 0;  // its slots that are not kDone

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -76,10 +77,6 @@ struct Transfer {
   void fail(ErrorKind kind);
 };
 
-struct Send : Transfer {
-  const std::byte* source = nullptr;
-};
-
 /// Where arriving bytes go. With `consume` set the transport calls it once per piece, in any
 /// order of offsets, each offset a multiple of kPieceAlignment and no byte twice; the pieces may
 /// lie in the peer's memory. Without it the transport writes to `target`.
@@ -102,6 +99,19 @@ struct Receive : Transfer {
 
   /// Hands one piece on; nothing happens for length 0.
   void deliver(Bytes offset, const std::byte* data, Bytes length);
+};
+
+struct Send : Transfer {
+  const std::byte* source = nullptr;
+  /// The receive that fills the source, posted before: no more is sent than was delivered there, so
+  /// that it leaves while it is in the cache. None: the source is there. See Capabilities::follows.
+  const Receive* behind = nullptr;
+
+  /// Of the source, from its beginning.
+  Bytes available() const {
+    const bool all = behind == nullptr || behind->state == TransferState::kDone;
+    return all ? bytes : std::clamp(behind->moved, moved, bytes);
+  }
 };
 
 }  // namespace farandole

@@ -19,7 +19,9 @@ struct Capabilities {
   bool device_memory = false;  // spans may lie in device memory
   bool reorders = false;       // messages of different tags may overtake each other on the wire
   Bytes eager_bytes_max;       // up to here a send may finish before its receive is posted
-  bool follows = false;        // Receive::behind holds for messages above follow_bytes
+  // Receive::behind and Send::behind hold for messages above follow_bytes, and what a receive has
+  // moved of these is their beginning.
+  bool follows = false;
   Bytes follow_bytes;
 };
 

@@ -135,6 +135,89 @@ TEST_P(Conformance, ReceivesStayBehind) {
   }
 }
 
+// Goal: what is sent on while it arrives is what arrived, whatever memory it comes from, lies in
+// and goes to. Method: a chain of four ranks in many operations at once; every place holds other
+// bytes before, so whatever overtakes is wrong. Rank 0 sends the operations in the opposite order.
+TEST_P(Conformance, SendsStayBehind) {
+  constexpr std::uint32_t kOperations = 40;
+  run(GetParam(), 4, [&](Node& node) {
+    const Capabilities& capabilities = node.transport().capabilities();
+    if (!capabilities.follows) return;
+    const std::size_t bytes = capabilities.follow_bytes.value() + 700'003;
+    std::deque<Buffer> buffers;
+    std::deque<Send> sends;
+    std::deque<Receive> receives;
+    for (std::uint32_t turn = 0; turn < kOperations; ++turn) {
+      const std::uint32_t i = node.rank() == 0 ? kOperations - 1 - turn : turn;
+      const bool owned = (i >> node.rank()) % 2 == 0;
+      buffers.emplace_back(node, owned ? Buffer::Kind::kOwned : Buffer::Kind::kForeign, bytes);
+      const std::span<std::byte> data = buffers.back().span();
+      fill(data, seed_of(node.rank(), 0, i));
+      if (node.rank() > 0) {
+        Receive& receive =
+            receives.emplace_back(receive_of(node.rank() - 1, tag_of(i), buffers.back().span()));
+        receive.peer_has_read = i % 3 == 0;
+        node.transport().post(receive);
+      }
+      if (node.rank() == 3) continue;
+      Send& send = sends.emplace_back(send_of(node.rank() + 1, tag_of(i), data));
+      if (node.rank() > 0) send.behind = &receives.back();
+      if (node.rank() > 0) node.transport().post(send);
+    }
+    node.barrier();
+    for (Send& send : sends) {
+      if (node.rank() == 0) node.transport().post(send);
+    }
+    for (Send& send : sends) node.wait(send);
+    for (std::uint32_t i = 0; i < receives.size(); ++i) {
+      node.wait(receives[i]);
+      EXPECT_EQ(first_wrong(buffers[i].span(), seed_of(0, 0, i)), -1) << i;
+    }
+  });
+}
+
+// Goal: a rank that sends on what arrives, and whose own sender gives up in the middle, sends no
+// more, and can be cancelled wherever it is. Method: the middle one of three ranks, after more or
+// fewer steps; afterwards the same ranks do it again without a fault.
+TEST_P(Conformance, SenderOfWhatIsSentOnGivesUp) {
+  static constexpr std::size_t kBytes = (std::size_t{4} << 20) + 24;
+  for (const int steps : {0, 1, 3, 10, 30, 100, 30, 10}) {
+    for (const auto kind : {Buffer::Kind::kOwned, Buffer::Kind::kForeign}) {
+      run(GetParam(), 3, [&](Node& node) {
+        if (!node.transport().capabilities().follows) return;
+        Buffer data(node, kind, kBytes);
+        for (std::uint32_t i = 1; i <= 2; ++i) {
+          fill(data.span(), seed_of(node.rank(), 0, i));
+          Receive receive = receive_of(node.rank() - 1, tag_of(i), data.span());
+          receive.peer_has_read = true;
+          Send send = send_of(node.rank() + 1, tag_of(i), data.span());
+          node.barrier();
+          if (node.rank() > 0) node.transport().post(receive);
+          if (node.rank() == 1) send.behind = &receive;
+          if (node.rank() < 2) node.transport().post(send);
+          if (i == 1) {
+            for (int step = 0; node.rank() == 0 && step < steps; ++step) {
+              node.transport().progress();
+              std::this_thread::yield();
+            }
+            if (node.rank() == 0) node.cancel(tag_of(i).operation);
+            node.barrier();
+            node.settle();
+            node.cancel(tag_of(i).operation);
+            node.barrier();
+            continue;
+          }
+          if (node.rank() < 2) node.wait(send);
+          if (node.rank() == 0) continue;
+          node.wait(receive);
+          EXPECT_EQ(first_wrong(data.span(), seed_of(0, 0, i)), -1);
+        }
+        node.barrier();
+      });
+    }
+  }
+}
+
 // Goal: a receive that stays behind one whose sender gives up in the middle, so that this begins
 // anew, gets nothing beyond its message. Method: rank 1 cancels what leads soon after it has begun,
 // after more or fewer steps; every piece of what follows must lie inside it.

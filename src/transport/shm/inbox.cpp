@@ -115,21 +115,21 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
        peer.mapping.at<std::byte>(announcement.source, receive.bytes.value()) == nullptr)) {
     peer.corrupt = true;
   }
-  const bool puts = !peer.corrupt && !staged && lets_put(peer, receive, announcement.entry);
+  const bool puts = !peer.corrupt && !staged && lets_put(peer, receive, announcement);
   // What a corrupt peer named as source may be equal to kPut.
   receive.handle = puts ? kPut : peer.corrupt ? 0 : announcement.source;
-  receive.phase = static_cast<std::uint32_t>(announcement.entry);
+  receive.phase = announcement.entry;
   accepted_.push(receive);
 }
 
 /// Whether the peer was asked to write the target.
-bool Inbox::lets_put(Peer& peer, const Receive& receive, std::uint64_t entry) {
+bool Inbox::lets_put(Peer& peer, const Receive& receive, const Announcement& announcement) {
   if (!receive.peer_has_read || receive.consume != nullptr) return false;
-  if (receive.bytes.value() > kPutBytesMax) return false;
+  if (receive.bytes.value() > kPutBytesMax && announcement.filling == 0) return false;
   const auto offset = memory_.offset_of(receive.target, receive.bytes);
   if (!offset) return false;
-  peer.in_entries[entry].target.store(offset->value(), std::memory_order_relaxed);
-  reply(peer, entry, Reply::kPut);
+  peer.in_entries[announcement.entry].target.store(offset->value(), std::memory_order_relaxed);
+  reply(peer, announcement.entry, Reply::kPut);
   return true;
 }
 
@@ -174,7 +174,11 @@ bool Inbox::ended(Receive& receive) {
 }
 
 void Inbox::deliver_in_place(Peer& peer, Receive& receive) {
-  const std::size_t piece = std::min({may_move(receive), kPieceBytes, step_left_});
+  const std::size_t moved = receive.moved.value();
+  const std::uint64_t available = observe(peer.in_entries[receive.phase].available);
+  std::size_t piece = std::min({may_move(receive), kPieceBytes, step_left_,
+                                std::max<std::size_t>(available, moved) - moved});
+  if (moved + piece < receive.bytes.value()) piece -= piece % Receive::kPieceAlignment;
   if (piece == 0) return;
   const std::uint64_t offset = receive.handle + receive.moved.value();  // checked in begin()
   deliver(receive, peer.mapping.at<std::byte>(offset, piece), piece);

@@ -39,7 +39,7 @@ class Inbox {
  private:
   // One call of advance() takes some 100 us, so that small messages are not kept waiting.
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
-  // What is larger has left the caches when it is written.
+  // What is larger has left the caches when it is written, unless it is being made meanwhile.
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
   static constexpr int kDrainedMax = 64;                            // messages, by one drain()
   static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle
@@ -58,7 +58,7 @@ class Inbox {
   void deliver_in_place(Peer& peer, Receive& receive);
   void deliver_staged(Peer& peer, Receive& receive);
   static bool is_writing(const Peer& peer, const Receive& receive);
-  bool lets_put(Peer& peer, const Receive& receive, std::uint64_t entry);
+  bool lets_put(Peer& peer, const Receive& receive, const Announcement& announcement);
   static std::size_t may_move(const Receive& receive);
   bool outgrows_cache(const Receive& receive) const;
   void deliver(Receive& receive, const std::byte* data, std::size_t bytes);

@@ -132,8 +132,9 @@ constexpr std::uint64_t line_after(std::uint64_t line, std::size_t payload, std:
 /// The payload of Kind::kAnnouncement.
 struct Announcement {
   static constexpr std::uint64_t kStaged = ~std::uint64_t{0};
-  std::uint64_t source;  // offset in the sender's Memory, or kStaged
-  std::uint64_t entry;   // index
+  std::uint64_t source;   // offset in the sender's Memory, or kStaged
+  std::uint32_t entry;    // index
+  std::uint32_t filling;  // 1: the source is not all there yet, see Entry::available
 };
 
 enum class Reply : std::uint32_t {
@@ -147,10 +148,11 @@ enum class Reply : std::uint32_t {
 struct Entry {
   // The sender's.
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
-  std::atomic<std::uint64_t> pipe;      // offset; 0 until there
-  std::atomic<std::uint64_t> capacity;  // of it in bytes, valid with `pipe`
-  std::atomic<std::uint64_t> first;     // index of its first block there, likewise
-  std::atomic<std::uint64_t> produced;  // blocks staged; of a put 1 once nothing more is written
+  std::atomic<std::uint64_t> pipe;       // offset; 0 until there
+  std::atomic<std::uint64_t> capacity;   // of it in bytes, valid with `pipe`
+  std::atomic<std::uint64_t> first;      // index of its first block there, likewise
+  std::atomic<std::uint64_t> produced;   // blocks staged; of a put 1 once nothing more is written
+  std::atomic<std::uint64_t> available;  // bytes of a source that is read in place
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;
   std::atomic<std::uint64_t> consumed;  // blocks that may be written again

@@ -93,12 +93,17 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
   entry.reply.store(Reply::kNone, std::memory_order_relaxed);
+  const Bytes available = send.available();
+  entry.available.store(available.value(), std::memory_order_relaxed);
   send.handle = index;
   const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
-  if (offset) return Announcement{offset->value(), index};
+  const bool filling = available < send.bytes;
+  Announcement announcement{offset ? offset->value() : Announcement::kStaged,
+                            static_cast<std::uint32_t>(index), filling ? 1U : 0U};
+  if (offset) return announcement;
   // Half of the pipes are for messages whose receives are there, which may be waited for.
   if (!join_pipe(send) && free_pipes_ > pipes_.size() / 2) take_pipe(send);
-  return Announcement{Announcement::kStaged, index};
+  return announcement;
 }
 
 bool Outbox::advance() {
@@ -125,17 +130,31 @@ bool Outbox::ended(Send& send) {
   } else {
     const Use& use = uses_[send.handle];
     if (use.pipe == kNone) {
-      if (reply != Reply::kAccepted || free_pipes_ == 0) return false;
+      if (reply != Reply::kAccepted) {
+        show_available(send);
+        return false;
+      }
+      // Once there is something to stage, everything that the rest waits for is on its way.
+      if (free_pipes_ == 0 || send.available() == Bytes{0}) return false;
       take_pipe(send);
     }
     Pipe& pipe = pipes_[use.pipe];
-    const bool staged = stage(pipe);
+    const bool staged = stage(pipe, send.available());
     send.moved = std::min(send.bytes, Bytes{pipe.produced * block_bytes(send.bytes.value())});
     if (!staged) return false;
     lingering_.push_back(send.handle);  // the pipe stays until the receiver has emptied it
   }
   send.finish();
   return moved_ = true;
+}
+
+/// Tells a peer that reads the source in place how much of it is there.
+void Outbox::show_available(const Send& send) {
+  Entry& entry = entries_[send.handle];
+  const std::uint64_t available = send.available().value();
+  if (available <= entry.available.load(std::memory_order_relaxed)) return;
+  publish(entry.available, available);
+  uses_[send.handle].peer->ring();
 }
 
 /// Writes a piece of the message into the receiver's memory; true once all is there.
@@ -147,7 +166,7 @@ bool Outbox::put(Peer& peer, Send& send) {
     return false;
   }
   const std::size_t moved = send.moved.value();
-  const std::size_t piece = std::min({send.bytes.value() - moved, kPieceBytes, step_left_});
+  const std::size_t piece = std::min({send.available().value() - moved, kPieceBytes, step_left_});
   copy_bytes(target + moved, send.source + moved, piece);
   send.moved += Bytes{piece};
   step_left_ -= piece;
@@ -155,12 +174,13 @@ bool Outbox::put(Peer& peer, Send& send) {
   return send.moved == send.bytes;
 }
 
-/// Fills the free blocks of a pipe; true once the whole source is in it.
-bool Outbox::stage(Pipe& pipe) {
+/// Fills the free blocks of a pipe as far as the source is there; true once all of it is staged.
+bool Outbox::stage(Pipe& pipe, Bytes available) {
   const std::size_t block = block_bytes(pipe.bytes.value());
   std::size_t staged = pipe.produced * block;
   while (staged < pipe.bytes.value() && pipe.produced - consumed(pipe) < pipe.capacity / block) {
     const std::size_t piece = std::min(pipe.bytes.value() - staged, block);
+    if (staged + piece > available.value()) break;
     std::byte* target = pipe.data + block_offset(pipe.first + pipe.produced, block, pipe.capacity);
     pipe.shared_copy.copy(target, pipe.source + staged, piece);
     staged += piece;

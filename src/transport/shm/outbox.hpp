@@ -65,7 +65,8 @@ class Outbox {
   Announcement announce(Peer& peer, Send& send);
   bool ended(Send& send);
   bool put(Peer& peer, Send& send);
-  bool stage(Pipe& pipe);
+  void show_available(const Send& send);
+  bool stage(Pipe& pipe, Bytes available);
   std::uint64_t consumed(const Pipe& pipe) const;
   bool join_pipe(const Send& send);
   void take_pipe(const Send& send);

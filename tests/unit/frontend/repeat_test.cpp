@@ -65,6 +65,47 @@ TEST_P(Repeat, EqualCallsUseTheirOwnBuffers) {
   });
 }
 
+// Goal: a large allreduce, whose result leaves while it is made, is right whatever memory its
+// buffers lie in and whichever rank is late, in place and not, sums and averages, again and again.
+// Method: sizes around those at which messages travel otherwise; every rank takes the library's
+// memory in other turns; now and then one of them begins late.
+TEST_P(Repeat, ResultsLeaveWhileTheyAreMade) {
+  for (const int size : {2, 3, 5}) {
+    Contexts contexts = make_ranks(size, GetParam());
+    run_ranks(contexts, [size](Context& context, Communicator& world) {
+      const int rank = world.rank().value();
+      for (const std::size_t n : {5'061u, 40'001u, 262'144u, 1'300'003u}) {
+        auto library = context.allocate(Bytes{2 * n * sizeof(float)});
+        ASSERT_TRUE(library);
+        std::vector<float> heap(2 * n);
+        for (int turn = 0; turn < 12; ++turn) {
+          const bool in_place = turn % 2 == 0, averages = turn % 3 == 0;
+          const bool owned = (turn >> 1 >> (rank % 3)) % 2 == 0;
+          float* in = owned ? reinterpret_cast<float*>(library->get()) : heap.data();
+          float* out = in_place ? in : in + n;
+          for (std::size_t i = 0; i < n; ++i) {
+            out[i] = -1;
+            in[i] = static_cast<float>((rank + 1) * size) + static_cast<float>(i % 1021);
+          }
+          if (turn % size == rank) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          ASSERT_TRUE(world.allreduce(in, out, Count{n}, DType::kFloat32,
+                                      averages ? Reduction::kAverage : Reduction::kSum));
+          const auto whole = static_cast<float>(size * size * (size + 1) / 2);
+          std::size_t wrong = 0;
+          for (std::size_t i = 0; i < n; ++i) {
+            const float sum = whole + static_cast<float>(size) * static_cast<float>(i % 1021);
+            const float wanted =
+                averages ? static_cast<float>(size * (size + 1) / 2) + static_cast<float>(i % 1021)
+                         : sum;
+            wrong += out[i] == wanted ? 0 : 1;
+          }
+          EXPECT_EQ(wrong, 0u) << n << " elements, turn " << turn;
+        }
+      }
+    });
+  }
+}
+
 // Goal: equal calls that are in flight at once, or whose request is still held, do not share an
 // operation. Method: rank 1 joins in the third call only once rank 0 has looked at its requests.
 TEST_P(Repeat, RequestsKeepTheirOperations) {

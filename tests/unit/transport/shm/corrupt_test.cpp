@@ -83,7 +83,7 @@ TEST_F(CorruptPeer, EntryOutOfRangeWithGoodSource) {
   expect_peer_fails(kLarge);
 }
 TEST_F(CorruptPeer, EntryThatWraps) {
-  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, std::uint64_t{1} << 32);
+  write(Kind::kAnnouncement, kLarge, Announcement::kStaged, std::uint64_t{0xffffffff});
   expect_peer_fails(kLarge);
 }
 TEST_F(CorruptPeer, SourceBeyondTheMemory) {
