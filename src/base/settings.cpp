@@ -36,7 +36,7 @@ constexpr std::array kSettings = {
             "Network interface or address for our sockets; empty: the one that routes to rank 0."},
     Setting{"FARANDOLE_TCP_CONNECTIONS", Type::kInteger, "4", 1, 16,
             "TCP connections per pair of processes: the first for short messages, the last for "
-            "answers, those between for data."},
+            "answers, those between for data. Within a host at most 2."},
     Setting{"FARANDOLE_MEMORY", Type::kBytes, "64GiB", 1 << 20, 1e14,
             "Address space reserved for library-owned memory; pages are used once touched."},
     Setting{"FARANDOLE_SPIN", Type::kSeconds, "-1", -1, 10,

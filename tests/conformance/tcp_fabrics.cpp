@@ -35,9 +35,10 @@ class TcpFabric : public Fabric {
     if (!doorbell) return doorbell.error();
     made.owned.doorbell = *std::move(doorbell);
     made.connector = std::make_unique<tcp::HubConnector>(hub_, self);
-    auto transport =
-        tcp::TcpTransport::create(self, rank_count, *made.connector,
-                                  {.connection_count = connection_count, .on_link_lost = {}});
+    auto transport = tcp::TcpTransport::create(self, rank_count, *made.connector,
+                                               {.connection_count = connection_count,
+                                                .near_connection_count_max = connection_count,
+                                                .on_link_lost = {}});
     if (!transport) return transport.error();
     made.owned.transport = *std::move(transport);
     return {};

@@ -20,6 +20,10 @@ constexpr std::size_t kFarHeadBytes = 32 << 10;
 
 }  // namespace
 
+bool is_near(int socket) {
+  return local_endpoint(socket).host == peer_endpoint(socket).host;
+}
+
 Core::Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes segment)
     : poller(poller_in),
       head_bytes_max(eager_bytes.value()),
@@ -50,8 +54,8 @@ Link::~Link() {
 
 void Link::adopt(std::span<const int> sockets) {
   answers_.reserve(kTransfersExpected);
-  const bool is_near = local_endpoint(sockets[0]).host == peer_endpoint(sockets[0]).host;
-  head_bytes_max_ = is_near ? core_.head_bytes_max : std::min(core_.head_bytes_max, kFarHeadBytes);
+  head_bytes_max_ = core_.head_bytes_max;
+  if (!is_near(sockets[0])) head_bytes_max_ = std::min(head_bytes_max_, kFarHeadBytes);
   for (const int fd : sockets) {
     const auto peer = static_cast<std::uint64_t>(peer_.value());
     connections_.push_back(std::make_unique<Connection>(fd, peer << 32 | connections_.size()));

@@ -21,6 +21,9 @@ namespace farandole::tcp {
 
 class Link;
 
+/// Whether the socket's other end is on this host, too.
+bool is_near(int socket);
+
 /// A send of which more than the head is to go.
 struct Outgoing {
   Send* send = nullptr;

@@ -54,9 +54,11 @@ void close_all(const std::vector<int>& sockets) {
 Result<std::unique_ptr<TcpTransport>> TcpTransport::create(Rank self, int rank_count,
                                                            Connector& connector, Options options) {
   const auto connections = static_cast<std::size_t>(std::max(options.connection_count, 0));
+  const auto near_most = static_cast<std::size_t>(std::max(options.near_connection_count_max, 0));
   constexpr std::size_t kStep = Receive::kPieceAlignment;
   for (const auto& checked :
        {check("connection_count", connections, 1, 64),
+        check("near_connection_count_max", near_most, 1, 64),
         check("eager_bytes_max", options.eager_bytes_max.value(), kStep, kHeadBytesMax),
         check("segment_bytes", options.segment_bytes.value(), kStep, kSegmentBytesMax)}) {
     if (!checked) return checked.error();
@@ -142,7 +144,8 @@ Result<void> TcpTransport::connect_one(Rank peer, Deadline deadline) {
 
 Result<std::vector<int>> TcpTransport::make_sockets(Rank peer, Deadline deadline) {
   std::vector<int> sockets;
-  for (int i = 0; i < options_.connection_count; ++i) {
+  int count = options_.connection_count;
+  for (int i = 0; i < count; ++i) {
     const std::string purpose = "tcp." + std::to_string(i);
     auto socket = self_ < peer ? connector_.open(peer, purpose, deadline)
                                : connector_.accept(peer, purpose, deadline);
@@ -151,7 +154,8 @@ Result<std::vector<int>> TcpTransport::make_sockets(Rank peer, Deadline deadline
       return socket.error();
     }
     make_quick(*socket);
-    if (i > 0 && i + 1 == options_.connection_count) pass_first(*socket);
+    if (i == 0 && is_near(*socket)) count = std::min(count, options_.near_connection_count_max);
+    if (i > 0 && i + 1 == count) pass_first(*socket);
     sockets.push_back(*socket);
   }
   return sockets;

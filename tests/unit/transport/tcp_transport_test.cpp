@@ -69,7 +69,7 @@ class TcpPair {
       : hub_(make), connectors_{{hub_, Rank{0}}, {hub_, Rank{1}}} {
     for (int self : {0, 1}) {
       TcpTransport::Options options;
-      options.connection_count = connection_count;
+      options.connection_count = options.near_connection_count_max = connection_count;
       options.on_link_lost = [this, self](Rank peer) { lost[self].push_back(peer.value()); };
       auto made = TcpTransport::create(Rank{self}, 2, connectors_[self], options);
       EXPECT_TRUE(made);
@@ -133,6 +133,7 @@ TEST(TcpTransport, OptionsAreChecked) {
   };
   refused({.connection_count = 0, .on_link_lost = {}}, "connection_count");
   refused({.connection_count = 65, .on_link_lost = {}}, "connection_count");
+  refused({.near_connection_count_max = 0, .on_link_lost = {}}, "near_connection_count_max");
   refused({.eager_bytes_max = Bytes{8}, .on_link_lost = {}}, "eager_bytes_max");
   refused({.eager_bytes_max = Bytes{kHeadBytesMax + 16}, .on_link_lost = {}}, "eager_bytes_max");
   refused({.segment_bytes = Bytes{100}, .on_link_lost = {}}, "segment_bytes");
@@ -265,14 +266,32 @@ TEST(TcpTransport, LengthsAroundEveryLimit) {
   }
 }
 
+// Goal: within a host two connections are made, whatever is asked for between hosts.
+TEST(TcpTransport, NearPairsHaveTwoConnections) {
+  SocketHub hub(tcp_pair);
+  HubConnector connector(hub, Rank{0});
+  auto rank =
+      *TcpTransport::create(Rank{0}, 2, connector, {.connection_count = 4, .on_link_lost = {}});
+  const Rank one{1};
+  ASSERT_TRUE(rank->connect({&one, 1}, Deadline::after(seconds(10))));
+  for (const char* purpose : {"tcp.0", "tcp.1"}) {
+    const auto end = hub.accept(Rank{0}, one, purpose, Deadline::after(seconds(10)));
+    ASSERT_TRUE(end) << purpose;
+    ::close(*end);
+  }
+  EXPECT_FALSE(hub.accept(Rank{0}, one, "tcp.2", Deadline::after(std::chrono::milliseconds(1))));
+}
+
 // Goal: a large message uses all connections of the pair between the first and the last.
 // Method: the test holds one end of four connections and plays the peer by hand.
 TEST(TcpTransport, SegmentsAreSpread) {
   SocketHub hub(wide_pair);
   HubConnector connector(hub, Rank{0});
-  auto rank = *TcpTransport::create(
-      Rank{0}, 2, connector,
-      {.connection_count = 4, .segment_bytes = Bytes{1024}, .on_link_lost = {}});
+  auto rank = *TcpTransport::create(Rank{0}, 2, connector,
+                                    {.connection_count = 4,
+                                     .near_connection_count_max = 4,
+                                     .segment_bytes = Bytes{1024},
+                                     .on_link_lost = {}});
   const Rank one{1};
   ASSERT_TRUE(rank->connect({&one, 1}, Deadline::after(seconds(10))));
   int ends[4];
@@ -485,9 +504,10 @@ TEST(TcpTransport, PeerFailedAtEveryStep) {
 struct Raw {
   explicit Raw(SocketHub::MakePair make = wide_pair, int connection_count = 1)
       : hub(make), connector(hub, Rank{0}) {
-    rank = *TcpTransport::create(
-        Rank{0}, 2, connector,
-        {.connection_count = connection_count, .on_link_lost = [this](Rank) { ++lost_count; }});
+    rank = *TcpTransport::create(Rank{0}, 2, connector,
+                                 {.connection_count = connection_count,
+                                  .near_connection_count_max = connection_count,
+                                  .on_link_lost = [this](Rank) { ++lost_count; }});
     const Rank one{1};
     EXPECT_TRUE(rank->connect({&one, 1}, Deadline::after(seconds(10))));
     for (int i = 0; i < connection_count; ++i) {
