@@ -126,6 +126,40 @@ TEST_P(Conformance, AllToAll) {
   }
 }
 
+// Goal: no piece begins within an element, however many messages share a step of the transport.
+// Method: a message of odd length before more long ones than are delivered at a time.
+TEST_P(Conformance, PiecesBeginBetweenElements) {
+  constexpr std::uint32_t kCount = 24;
+  for (const auto kind : {Buffer::Kind::kOwned, Buffer::Kind::kForeign}) {
+    run(GetParam(), 2, [&](Node& node) {
+      std::deque<Buffer> buffers;
+      std::deque<Send> sends;
+      std::deque<Receive> receives;
+      std::size_t within = 0;
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        buffers.emplace_back(node, kind, i == 0 ? 5001 : 300'001);
+        if (node.rank() == 0) {
+          sends.push_back(send_of(1, tag_of(i), buffers.back().span()));
+          node.transport().post(sends.back());
+          continue;
+        }
+        Receive& receive = receives.emplace_back(receive_of(0, tag_of(i), buffers.back().span()));
+        receive.context = &within;
+        receive.consume = [](void* context, Bytes offset, const std::byte*, Bytes) {
+          const bool aligned = offset.value() % Receive::kPieceAlignment == 0;
+          *static_cast<std::size_t*>(context) += aligned ? 0 : 1;
+        };
+      }
+      node.barrier();
+      node.settle();
+      for (Receive& receive : receives) node.transport().post(receive);
+      for (Send& send : sends) node.wait(send);
+      for (Receive& receive : receives) node.wait(receive);
+      EXPECT_EQ(within, 0u);
+    });
+  }
+}
+
 // Goal: what was sent and received is counted.
 // Method: a known exchange; the counters grow by exactly that.
 TEST_P(Conformance, CountersCountPayload) {
