@@ -3,8 +3,9 @@
 #include "engine/collective.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "base/copy.hpp"
 
 namespace farandole {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 constexpr std::size_t kReplayedMax = 256;
 // What is divided while it is in the first-level cache.
 constexpr std::size_t kDividedBytes = 8 * 1024;
+
+// A buffer of so much has left the caches before what is copied is used.
+constexpr Bytes kPastCacheMin{std::size_t{16} << 20};
 
 /// Actions in a whole run, at most kReplayedMax + 1.
 std::size_t actions_in(const Program& program) {
@@ -330,8 +334,9 @@ void CollectiveOperation::open(Slot& slot) {
     const std::byte* source = at(slot.source);
     if (slot.action->operand) {
       reduce(slot, Bytes{0}, source, slot.source.bytes);
-    } else if (slot.source.bytes.value() > 0) {
-      std::memmove(slot.written, source, slot.source.bytes.value());
+    } else if (source != slot.written) {
+      const auto copy = slot.receive.buffer_bytes >= kPastCacheMin ? &copy_past_cache : &copy_bytes;
+      copy(slot.written, source, slot.source.bytes.value());
     }
     slot.state = Slot::State::kDone;
     --open_count_;

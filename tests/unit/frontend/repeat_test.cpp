@@ -106,6 +106,30 @@ TEST_P(Repeat, ResultsLeaveWhileTheyAreMade) {
   }
 }
 
+// Goal: a rank's own part of what outgrows the caches is copied like the others', odd lengths and
+// what is there already included. Method: allgathers, apart and in place, every element compared.
+TEST_P(Repeat, LargeOwnPartsAreCopied) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const auto rank = static_cast<std::size_t>(world.rank().value());
+    constexpr std::size_t kEach = 2'200'003;
+    const auto value = [](std::size_t owner, std::size_t i) {
+      return static_cast<std::int32_t>(owner * 5'000'000 + i);
+    };
+    for (const bool in_place : {false, true}) {
+      std::vector<std::int32_t> all(2 * kEach, -1), apart(kEach);
+      std::int32_t* mine = in_place ? all.data() + rank * kEach : apart.data();
+      for (std::size_t i = 0; i < kEach; ++i) mine[i] = value(rank, i);
+      ASSERT_TRUE(world.allgather(mine, all.data(), Count{kEach}, DType::kInt32));
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        wrong += all[i] == value(i / kEach, i % kEach) ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0u) << in_place;
+    }
+  });
+}
+
 // Goal: equal calls that are in flight at once, or whose request is still held, do not share an
 // operation. Method: rank 1 joins in the third call only once rank 0 has looked at its requests.
 TEST_P(Repeat, RequestsKeepTheirOperations) {
