@@ -222,8 +222,7 @@ std::size_t Inbox::may_move(const Receive& receive) {
 /// Whether the buffers of all ranks of the host, of one operation, are more than caches hold.
 bool Inbox::outgrows_cache(const Receive& receive) const {
   const std::size_t buffer = std::max(receive.buffer_bytes, receive.bytes).value();
-  const std::size_t most = receive.handle == Announcement::kStaged ? kStagedMax : kInPlaceMax;
-  return buffer * peers_.local.size() >= most;
+  return buffer * peers_.local.size() >= kCachedMax;
 }
 
 void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {

@@ -45,9 +45,8 @@ class Inbox {
   static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle
 
   // From so much on, on all ranks together, targets are written past the caches. Measured with 32
-  // MiB of shared cache; what comes through pipes, which are in a cache, gains from more on.
-  static constexpr std::size_t kInPlaceMax = std::size_t{24} << 20;
-  static constexpr std::size_t kStagedMax = std::size_t{48} << 20;
+  // MiB of shared cache.
+  static constexpr std::size_t kCachedMax = std::size_t{24} << 20;
 
   void read(Peer& peer, const Slot& slot);
   void take(Peer& peer, Receive& receive, Kind kind, const std::byte* payload);
