@@ -25,7 +25,8 @@ std::ptrdiff_t receive_from(int fd, std::span<iovec> parts) {
   message.msg_iovlen = parts.size();
   std::ptrdiff_t got;
   do {
-    got = ::recvmsg(fd, &message, MSG_DONTWAIT);
+    got = parts.size() == 1 ? ::recv(fd, parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT)
+                            : ::recvmsg(fd, &message, MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
   return got;
 }

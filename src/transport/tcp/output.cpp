@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
 
 namespace farandole::tcp {
 namespace {
@@ -19,6 +20,27 @@ void append(iovec* parts, std::size_t& count, const std::byte* data, std::size_t
   skip -= covered;
   if (bytes == covered) return;
   parts[count++] = iovec{const_cast<std::byte*>(data) + covered, bytes - covered};
+}
+
+// So few bytes are sooner put together here than taken apart by the kernel.
+constexpr std::size_t kGatheredBytesMax = 2048;
+
+std::ptrdiff_t send_to(int fd, std::span<iovec> parts) {
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  if (bytes <= kGatheredBytesMax) {
+    std::array<std::byte, kGatheredBytesMax> gathered;
+    std::byte* end = gathered.data();
+    for (const iovec& part : parts) {
+      end = std::copy_n(static_cast<const std::byte*>(part.iov_base), part.iov_len, end);
+    }
+    return ::send(fd, gathered.data(), bytes, kFlags);
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  return ::sendmsg(fd, &message, kFlags);
 }
 
 }  // namespace
@@ -47,11 +69,8 @@ Output::Outcome Output::flush(int fd, OutputHandler& handler) {
   }
   std::ptrdiff_t sent = 0;
   if (part_count > 0) {
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = part_count;
     do {
-      sent = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      sent = send_to(fd, {parts.data(), part_count});
     } while (sent < 0 && errno == EINTR);
     if (sent < 0) return Outcome{0, errno != EAGAIN && errno != EWOULDBLOCK};
   }

@@ -21,7 +21,7 @@ class OutputHandler {
 };
 
 /// The sending half of a connection: a bounded queue of frames that leave in order, as many as
-/// possible with one system call and none of them copied.
+/// possible with one system call, and long ones are not copied.
 /// Threads   the engine's driver only.
 /// Memory    payloads are read by flush() only, until the frame was handed over or cut.
 class Output {

@@ -178,6 +178,12 @@ void TcpTransport::adopt_fresh() {
 
 bool TcpTransport::progress() {
   if (has_fresh_.load(std::memory_order_acquire)) adopt_fresh();
+  // What was sent may have ended an operation. Asking what has come is left to a later call then.
+  if (flush_busy() && ++unpolled_ < kUnpolledMax) {
+    report_lost();
+    return true;
+  }
+  unpolled_ = 0;
   bool moved = false;
   std::array<epoll_event, 64> events;
   for (const epoll_event& event : poller_->ready(events)) {

@@ -71,6 +71,7 @@ class TcpTransport final : public Transport {
 
  private:
   enum class Stage : std::uint8_t { kNone, kConnecting, kConnected, kFailed };
+  static constexpr int kUnpolledMax = 8;
   struct Fresh {  // connected, on the way to the driver
     Rank peer;
     std::vector<int> sockets;
@@ -94,6 +95,7 @@ class TcpTransport final : public Transport {
   Core core_;
   std::vector<std::unique_ptr<Link>> links_;  // index = rank
   std::vector<Link*> flushing_;
+  int unpolled_ = 0;  // calls of progress() that only wrote, since the last one that read
 
   std::mutex mutex_;
   std::condition_variable stage_changed_;

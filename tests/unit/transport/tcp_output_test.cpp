@@ -72,6 +72,23 @@ TEST_F(OutputTest, OrderAndCompletion) {
   EXPECT_TRUE(output.empty());
 }
 
+// Goal: short frames that leave together, and some a little too long for that, are the same stream.
+TEST_F(OutputTest, ShortFramesKeepTheirBytes) {
+  for (const std::size_t bytes : {0, 1, 600, 611, 612, 613, 900}) {
+    std::vector<std::byte> data(3 * bytes), expected;
+    for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 7 + i / 251);
+    std::vector<Send> sends(3);
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      output.push(message(bytes), data.data() + i * bytes, &sends[i]);
+      const auto header = encode(message(bytes));
+      expected.insert(expected.end(), header.begin(), header.end());
+      expected.insert(expected.end(), data.data() + i * bytes, data.data() + (i + 1) * bytes);
+    }
+    EXPECT_EQ(drain(), expected) << bytes;
+    for (const Send& send : sends) EXPECT_EQ(send.moved, Bytes{bytes});
+  }
+}
+
 // Goal: a frame that is partly sent when its send is cut is finished, from a copy; one that is
 // not begun disappears; others are untouched.
 // Method: a socket too small for the frame, and a source that changes after the cut.

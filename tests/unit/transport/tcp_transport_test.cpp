@@ -693,6 +693,27 @@ TEST(TcpTransport, AnswersPassData) {
   EXPECT_TRUE(answer && answer->kind == FrameKind::kReady && answer->id == 9);
 }
 
+// Goal: a rank that has something to send at every step reads what it is sent nevertheless.
+TEST(TcpTransport, WhoKeepsSendingAlsoReads) {
+  constexpr std::uint32_t kSteps = 100;
+  const std::vector<std::byte> data = numbered(1);
+  std::vector<std::byte> target(1);
+  std::vector<Send> sends(kSteps);
+  TcpPair pair;
+  Receive wanted = receive_from(1, kSteps, target);
+  Send answer = send_to(0, kSteps, data);
+  pair.ranks[0]->post(wanted);
+  pair.ranks[1]->post(answer);
+  while (answer.state == TransferState::kActive) pair.ranks[1]->progress();
+  for (std::uint32_t i = 0; i < kSteps; ++i) {
+    sends[i] = send_to(1, i, data);
+    pair.ranks[0]->post(sends[i]);
+    pair.ranks[0]->progress();
+  }
+  EXPECT_EQ(wanted.state, TransferState::kDone);
+  EXPECT_EQ(target, data);
+}
+
 // Goal: whatever an authenticated peer sends, the transport survives and drops the link.
 // Method: 10,000 random inputs, each begun with a legal header so that they reach every branch,
 // while a receive and a send are active. Seed 2.
