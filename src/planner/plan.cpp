@@ -93,7 +93,8 @@ Demand demand_of(const Candidate& candidate) {
   const std::string_view spec = candidate.spec, name = spec.substr(0, spec.find(':'));
   if (name == "direct" && stays_on_host(candidate.cost)) return Demand::kInPlace;
   if (candidate.in_memory) return Demand::kMemory;
-  const bool neighbours = name == "ring" || name == "chain" || name == "pipelined_chain";
+  const bool chain = name == "chain" || name == "pipelined_chain";
+  const bool neighbours = name == "ring" || (chain && !stays_on_host(candidate.cost));
   if (neighbours && streams(candidate)) return Demand::kNeighbours;
   const bool layers = spec.find("layers=") != std::string_view::npos;
   return layers || name == "direct" || name == "double_binary_tree" ? Demand::kSharing

@@ -36,8 +36,9 @@ std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
 /// network, and of these the fastest. Least asks `direct` within a host, since it reads what lies
 /// in shared memory where it is: at 2 ranks 4 MiB took it 205 us in allgather and 326 us in
 /// alltoall, where the ring took 320 and pairwise exchange 472. Then, through shared memory,
-/// whatever is fastest. Then, where it is bytes that take the time, rings and chains; most ask
-/// layers, two trees and `direct` between hosts. `candidates` as plan() gives them, not empty.
+/// whatever is fastest. Then, where it is bytes that take the time, rings, and chains between
+/// hosts; most ask layers, two trees and `direct` between hosts. `candidates` as plan() gives them,
+/// not empty.
 const Candidate& choose(const std::vector<Candidate>& candidates);
 
 /// Pieces of a pipeline `depth` rounds deep, a power of two: about sqrt(n depth b / a), from 1 to

@@ -134,13 +134,17 @@ TEST(Plan, SharedCoresPayForMessages) {
   EXPECT_EQ(best_on_cores(2, false, Collective::kAllgather, 64), "bruck");
   EXPECT_EQ(best_on_cores(2, false, Collective::kReducescatter, 16 * kKiB), "halving");
   EXPECT_EQ(best_on_cores(2, false, Collective::kBroadcast, 2 * kKiB), "binomial");
+  EXPECT_EQ(best_on_cores(2, false, Collective::kAllgather, 256 * kKiB), "bruck");
+  EXPECT_EQ(best_on_cores(4, false, Collective::kAllgather, 256 * kKiB), "ring");
 }
 
-// Goal: over sockets no pieces where they bring nothing: who passes a message on copies it twice.
+// Goal: over sockets no pieces where they bring nothing: who passes a message on copies it twice,
+// and shared cores handle each piece.
 TEST(Plan, PassingOnThroughSocketsTakesTwice) {
   for (const std::int64_t cores : {2, 4}) {
     EXPECT_EQ(best_on_cores(cores, false, Collective::kBroadcast, kMiB), "binomial");
   }
+  EXPECT_EQ(best_on_cores(2, false, Collective::kBroadcast, 4 * kMiB), "binomial");
 }
 
 // Goal: few steps for short messages, few bytes for long ones, reading in place where possible.
