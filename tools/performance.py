@@ -41,9 +41,8 @@ Made by `python tools/performance.py`; do not edit.
 Farandole beside other libraries, measured in turns on the same cores of one machine: in a round
 every library runs once, and shown are medians over the rounds, and ratios of these medians. A time
 is the slowest rank's for one call among many that follow each other. Float32, sums where there is a
-reduction; all results were checked. A run beside which a line of cache took 1.5 times as long from
-core to core as at best was repeated, for all alike. Ranks are processes of one host. The settings
-of the others are the best that we found, and are in `bench/rivals/libraries.py`.
+reduction; all results were checked. Ranks are processes of one host. The settings of the others are
+the best that we found, and are in `bench/rivals/libraries.py`.
 
 - *ours* is given ordinary memory, as the others are. *ours, library buffers* uses arrays of
   `farandole.empty`, which peers read in place.
@@ -110,6 +109,8 @@ def machine_section(results: Results) -> str:
     load = f"Before it began, {machine['load']} processes of others wanted to run"
     if machine["load"] > machine["cores"] / 2:
         load += ": too many for the figures to mean much"
+    if repeated := results.get("repeated_runs", 0):
+        load += f". {repeated} runs were repeated, since the cores were far from each other"
     kinds = {
         "memory, read": probe["read"],
         "memory, write": probe["write"],

@@ -69,6 +69,7 @@ class Cores:
 
     def __init__(self, limits: Path) -> None:
         self._limits = limits
+        self.repeated = 0  # runs beside which they were far
         self._best_us = min(self._line_us() for _ in range(5))
 
     def _line_us(self) -> float:
@@ -92,6 +93,7 @@ def undisturbed(measure: Callable[[], dict[int, float]], cores: Cores) -> dict[i
         found = measure()
         if cores.are_near():
             break
+        cores.repeated += 1
         print("  again: the cores were far from each other", file=sys.stderr)
     return found
 
@@ -211,6 +213,7 @@ def main() -> None:
         "command": shlex.join(["python", "bench/rivals/run.py", *options]),
         "versions": {one.name: one.version for one in libraries if one.version},
         "probe": probe(),
+        "repeated_runs": 0,
         "rows": [],
     }
     smallest, largest = (size_of(text) for text in arguments.bytes.split(","))
@@ -222,6 +225,7 @@ def main() -> None:
                 rows = compare(libraries, case, sizes, arguments.rounds, cores)
                 results["rows"] += rows
                 results["probe"] = better(results["probe"], probe())
+                results["repeated_runs"] = cores.repeated
                 set_limits(results)
                 for row in rows:
                     show(row)
