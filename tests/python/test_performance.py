@@ -15,6 +15,7 @@ from typing import Any
 
 import limits
 import pytest
+import run
 
 import performance
 
@@ -149,3 +150,34 @@ def test_kept_limits_are_those_of_the_formula() -> None:
             case = (one["collective"], one["ranks"], one["transport"], one["bytes"])
             expected = limits.limit_us(kept["probe"], *case)
             assert one["limit_us"] == pytest.approx(expected, abs=1e-3)
+
+
+class ScriptedCores(run.Cores):
+    """Near or far as a list says, once for each run."""
+
+    def __init__(self, *near: bool) -> None:
+        self.repeated = 0
+        self._near = list(near)
+
+    def are_near(self) -> bool:
+        return self._near.pop(0)
+
+    def wait_until_near(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("near", "taken", "repeated"),
+    [
+        ([True], 1, 0),
+        ([False, True], 2, 1),
+        ([False, False, False], 4, 3),
+    ],
+)
+def test_runs_beside_far_cores_are_repeated(near: list[bool], taken: int, repeated: int) -> None:
+    cores = ScriptedCores(*near)
+    runs = iter({4: float(number)} for number in range(1, 10))
+    assert run.undisturbed(lambda: next(runs), cores) == {4: float(taken)}
+    assert cores.repeated == repeated
+    page = performance.machine_section(results(row(4, ours=[1.0])) | {"repeated_runs": repeated})
+    assert (f"{repeated} runs were repeated" in page) == (repeated > 0)
