@@ -22,12 +22,10 @@ constexpr Medium kMemory = {1e-6, 0.3e-6, 8e9, 0};
 constexpr double kSharedCoreAlpha = 20e-6, kSharedCoreOverhead = 2e-6;
 // A message's system call, too, takes as many times as long as ranks share the core. Four ranks on
 // two cores over loopback, calls that follow each other: an allgather of 64 B took 72 us direct and
-// 44 in two rounds (Bruck), a broadcast of 2 KiB 30 us by radix 4 and 18 by radix 2. And through
-// sockets all messages of a round, on both sides, take turns on the cores: a broadcast of 4 MiB
-// took 3.8 ms in 16 pieces along a chain and 2.9 by radix 2, an allreduce of 4 B on three ranks 59
-// us in two rounds of six messages and 24 in four of one. Assumed: system calls and a wake-up on
-// both sides, half of that for each message more. Of its first message a phase waits for 0.4 before
-// all ports are busy: so much do [Ueno19]'s tables give for rings between hosts.
+// 44 in two rounds (Bruck), a broadcast of 2 KiB 30 us by radix 4 and 18 by radix 2.
+// Assumed: system calls and a wake-up on both sides, half of that for each message more. Of its
+// first message a phase waits for 0.4 before all ports are busy: so much do [Ueno19]'s tables give
+// for rings between hosts.
 constexpr Medium kLoopback = {15e-6, 8e-6, 4e9, 0.4};
 // Assumed: the same across a switch of 10 Gbit/s.
 constexpr Medium kEthernet = {30e-6, 15e-6, 1.25e9, 0.4};
@@ -49,6 +47,9 @@ Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, bool sh
   if (cores > 0 && ranks_per_host > cores) {
     inside.alpha = std::max(inside.alpha, kSharedCoreAlpha);
     const double share = static_cast<double>(ranks_per_host) / static_cast<double>(cores);
+    // Through sockets all messages of a round, on both sides, take turns on the cores. Ranks on two
+    // cores: four, broadcast of 4 MiB in 16 pieces along a chain 3.8 ms, by radix 2 2.9; three,
+    // allreduce of 4 B in two rounds of six messages 59 us, in four of one 24.
     inside.crowding = shared_memory ? 0 : 2 * inside.overhead / static_cast<double>(cores);
     inside.overhead = std::max(inside.overhead * share, kSharedCoreOverhead);
   }

@@ -71,6 +71,7 @@ class TcpTransport final : public Transport {
 
  private:
   enum class Stage : std::uint8_t { kNone, kConnecting, kConnected, kFailed };
+  // Calls of progress() one after the other that write and do not read.
   static constexpr int kUnpolledMax = 8;
   struct Fresh {  // connected, on the way to the driver
     Rank peer;
@@ -95,7 +96,7 @@ class TcpTransport final : public Transport {
   Core core_;
   std::vector<std::unique_ptr<Link>> links_;  // index = rank
   std::vector<Link*> flushing_;
-  int unpolled_ = 0;  // calls of progress() that only wrote, since the last one that read
+  int unpolled_ = 0;  // of kUnpolledMax
 
   std::mutex mutex_;
   std::condition_variable stage_changed_;
