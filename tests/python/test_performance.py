@@ -181,3 +181,16 @@ def test_runs_beside_far_cores_are_repeated(near: list[bool], taken: int, repeat
     assert cores.repeated == repeated
     page = performance.machine_section(results(row(4, ours=[1.0])) | {"repeated_runs": repeated})
     assert (f"{repeated} runs were repeated" in page) == (repeated > 0)
+
+
+def test_one_fast_line_does_not_make_the_usual_ones_far() -> None:
+    class Timed(run.Cores):
+        def __init__(self, *us: float) -> None:
+            self.us = list(us)
+            super().__init__(Path())
+
+        def _line_us(self) -> float:
+            return self.us.pop(0)
+
+    cores = Timed(0.05, 0.02, 0.05, 0.16, 0.05, *(0.05, 0.02, 0.05, 0.16, 0.05))
+    assert [cores.are_near() for _ in range(5)] == [True, True, True, False, True]
