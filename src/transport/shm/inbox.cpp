@@ -128,7 +128,9 @@ bool Inbox::lets_put(Peer& peer, const Receive& receive, const Announcement& ann
   if (receive.bytes.value() > kPutBytesMax && announcement.filling == 0) return false;
   const auto offset = memory_.offset_of(receive.target, receive.bytes);
   if (!offset) return false;
-  peer.in_entries[announcement.entry].target.store(offset->value(), std::memory_order_relaxed);
+  Entry& entry = peer.in_entries[announcement.entry];
+  entry.target.store(offset->value(), std::memory_order_relaxed);
+  entry.past_cache.store(puts_past_cache(receive), std::memory_order_relaxed);
   reply(peer, announcement.entry, Reply::kPut);
   return true;
 }
@@ -219,17 +221,23 @@ std::size_t Inbox::may_move(const Receive& receive) {
   return (end - receive.moved).value();
 }
 
-/// Whether the buffers of all ranks of the host, of one operation, are more than caches hold.
-bool Inbox::outgrows_cache(const Receive& receive) const {
-  const std::size_t buffer = std::max(receive.buffer_bytes, receive.bytes).value();
-  return buffer * peers_.local.size() >= kCachedMax;
+/// Bytes of one operation's buffers on all ranks of the host.
+std::size_t Inbox::buffers_of_all(const Receive& receive) const {
+  return std::max(receive.buffer_bytes, receive.bytes).value() * peers_.local.size();
+}
+
+/// Whether a sum that is written over what it was made of must get there past the caches.
+bool Inbox::puts_past_cache(const Receive& receive) const {
+  const std::size_t ranks = peers_.local.size();
+  const bool at_hand = ranks * kPieceBytes <= kAtHandMax;
+  return !at_hand && buffers_of_all(receive) >= kPutCachedMax;
 }
 
 void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {
   std::byte* target = receive.target + receive.moved.value();
   if (receive.consume != nullptr) {
     receive.deliver(receive.moved, data, Bytes{bytes});
-  } else if (outgrows_cache(receive)) {
+  } else if (buffers_of_all(receive) >= kCachedMax) {
     copy_past_cache(target, data, bytes);
   } else if (receive.peer_has_read) {
     shared_copy_.copy(target, data, bytes);

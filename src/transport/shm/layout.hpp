@@ -157,6 +157,7 @@ struct Entry {
   alignas(kLine) std::atomic<Reply> reply;
   std::atomic<std::uint64_t> consumed;  // blocks that may be written again
   std::atomic<std::uint64_t> target;    // offset in the receiver's Memory, valid with kPut
+  std::atomic<bool> past_cache;         // write there past the caches, likewise
 };
 static_assert(sizeof(Entry) == 2 * kLine);
 

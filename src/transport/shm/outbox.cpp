@@ -159,7 +159,8 @@ void Outbox::show_available(const Send& send) {
 
 /// Writes a piece of the message into the receiver's memory; true once all is there.
 bool Outbox::put(Peer& peer, Send& send) {
-  const std::uint64_t offset = observe(entries_[send.handle].target);
+  const Entry& entry = entries_[send.handle];
+  const std::uint64_t offset = observe(entry.target);
   auto* target = peer.mapping.at<std::byte>(offset, send.bytes.value());
   if (target == nullptr) {
     peer.corrupt = true;
@@ -167,7 +168,8 @@ bool Outbox::put(Peer& peer, Send& send) {
   }
   const std::size_t moved = send.moved.value();
   const std::size_t piece = std::min({send.available().value() - moved, kPieceBytes, step_left_});
-  copy_bytes(target + moved, send.source + moved, piece);
+  const auto copy = observe(entry.past_cache) ? &copy_past_cache : &copy_bytes;
+  copy(target + moved, send.source + moved, piece);
   send.moved += Bytes{piece};
   step_left_ -= piece;
   moved_ |= piece > 0;

@@ -130,6 +130,28 @@ TEST_P(Repeat, LargeOwnPartsAreCopied) {
   });
 }
 
+// Goal: what outgrows the caches is summed right in memory that peers write, odd lengths included.
+// Method: allreduces in place in library memory, other values each time, every element compared.
+TEST_P(Repeat, LargeSumsAreWrittenByPeers) {
+  Contexts contexts = make_ranks(4, GetParam());
+  run_ranks(contexts, [](Context& context, Communicator& world) {
+    const std::int32_t rank = world.rank().value();
+    constexpr std::size_t kCount = 3'200'003;
+    const auto memory = context.allocate(Bytes{kCount * sizeof(std::int32_t)});
+    ASSERT_TRUE(memory);
+    auto* data = reinterpret_cast<std::int32_t*>(memory->get());
+    for (std::int32_t turn = 0; turn < 2; ++turn) {
+      for (std::size_t i = 0; i < kCount; ++i) data[i] = static_cast<std::int32_t>(i) + rank + turn;
+      ASSERT_TRUE(world.allreduce(data, data, Count{kCount}, DType::kInt32));
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        wrong += data[i] == 4 * (static_cast<std::int32_t>(i) + turn) + 6 ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0u) << turn;
+    }
+  });
+}
+
 // Goal: equal calls that are in flight at once, or whose request is still held, do not share an
 // operation. Method: rank 1 joins in the third call only once rank 0 has looked at its requests.
 TEST_P(Repeat, RequestsKeepTheirOperations) {
