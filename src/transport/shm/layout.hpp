@@ -47,23 +47,30 @@ constexpr std::size_t block_bytes(std::size_t message_bytes) {
 static_assert(block_bytes(0) % Receive::kPieceAlignment == 0);
 
 /// Pipes of a rank: for two messages to each peer, since whoever has its part of a reduce-scatter
-/// sends for the next one before slow peers have read this one; and as many again, see Outbox.
+/// sends for the next one before slow peers have read this one; and as many again, see Outbox. The
+/// last one is for long messages.
 constexpr std::size_t pipe_count(std::size_t ranks_on_host) {
-  return std::clamp<std::size_t>(4 * (std::max<std::size_t>(ranks_on_host, 2) - 1), 16, 128);
+  return 1 + std::clamp<std::size_t>(4 * (std::max<std::size_t>(ranks_on_host, 2) - 1), 16, 128);
 }
+
+/// From so much on a message takes the long pipe: ranks that share cores take turns for as much as
+/// a pipe holds, and this long only one message is at a time, that of a broadcast.
+inline constexpr std::size_t kLongMessageMin = std::size_t{32} << 20;
+inline constexpr std::size_t kLongPipeBytes = std::size_t{4} << 20;
 
 /// Bytes of a rank's pipe. Those to all peers together hold as much as a core's second-level cache:
 /// a block that has left the receiver's by the time it is written again is written twice as fast.
 /// The first one is larger where there are many: it is all that one message to all peers needs.
 constexpr std::size_t pipe_bytes(std::size_t ranks_on_host, std::size_t index) {
+  if (index + 1 == pipe_count(ranks_on_host)) return kLongPipeBytes;
   const std::size_t cache = std::size_t{1} << 20,
                     peers = std::max<std::size_t>(ranks_on_host, 2) - 1,
                     least = index == 0 ? std::size_t{256} << 10 : kBlockBytesMax;
   return std::max(std::bit_floor(cache / peers), least);
 }
 constexpr std::size_t all_pipes_bytes(std::size_t ranks_on_host) {
-  return pipe_bytes(ranks_on_host, 0) +
-         (pipe_count(ranks_on_host) - 1) * pipe_bytes(ranks_on_host, 1);
+  return pipe_bytes(ranks_on_host, 0) + kLongPipeBytes +
+         (pipe_count(ranks_on_host) - 2) * pipe_bytes(ranks_on_host, 1);
 }
 
 /// Where in a pipe of so many bytes a block lies.

@@ -220,11 +220,12 @@ bool Outbox::join_pipe(const Send& send) {
   return false;
 }
 
-/// The first free one, from where its last message ended: so small messages, too, go round all of
-/// it, no more memory is touched than is in use at once, and a rank that sends to the same peers
-/// again finds their pipes.
+/// The long one for a long message, else the first free one, from where its last message ended: so
+/// small messages, too, go round all of it, no more memory is touched than is in use at once, and a
+/// rank that sends to the same peers again finds their pipes.
 void Outbox::take_pipe(const Send& send) {
-  std::size_t index = 0;
+  const bool is_long = send.bytes.value() >= kLongMessageMin;
+  std::size_t index = is_long && pipes_.back().users == kNone ? pipes_.size() - 1 : 0;
   while (pipes_[index].users != kNone) ++index;
   --free_pipes_;
   Pipe& pipe = pipes_[index];

@@ -98,6 +98,32 @@ TEST_F(SharedPipe, OneSourceTakesOnePipe) {
   }
 }
 
+// Goal: the first reader of a long message may be further ahead than one of a short message, and
+// all of them get it whole. A second long one, meanwhile, takes a pipe as short ones do.
+// Method: two messages of the least length that is long; of the first, rank 2 reads later.
+TEST_F(SharedPipe, LongMessagesTakeTheLongPipe) {
+  const std::size_t bytes = shm::kLongMessageMin;
+  std::vector<std::byte> first(bytes), second(bytes, std::byte{7});
+  for (std::size_t i = 0; i < bytes; ++i) first[i] = static_cast<std::byte>(i / 1000 % 251);
+  for (int to = 1; to <= 3; ++to) {
+    const auto at_peer = static_cast<std::size_t>(to);
+    targets_[at_peer].assign(bytes, std::byte{0});
+    sends_[at_peer] = send_to(to, 1, (to == 3 ? second : first).data(), bytes);
+    receives_[at_peer] = receive_from(0, 1, targets_[at_peer].data(), bytes);
+    at(0).post(sends_[at_peer]);
+    if (to != 2) at(to).post(receives_[at_peer]);
+  }
+  drive({0, 1, 3});
+  EXPECT_EQ(moved(1), Bytes{shm::kLongPipeBytes});
+  EXPECT_GT(moved(3), Bytes{0});
+  at(2).post(receives_[2]);
+  for (int i = 0; i < 20; ++i) drive({0, 1, 2, 3});
+  for (int to = 1; to <= 3; ++to) {
+    expect_sent(to);
+    EXPECT_EQ(target(to), to == 3 ? second : first) << to;
+  }
+}
+
 // Goal: other sources have pipes of their own, and wait for nobody else's reader.
 // Method: two sources; only one of their receivers is there.
 TEST_F(SharedPipe, AnotherSourceTakesAnother) {
