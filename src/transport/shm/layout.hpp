@@ -53,8 +53,9 @@ constexpr std::size_t pipe_count(std::size_t ranks_on_host) {
   return 1 + std::clamp<std::size_t>(4 * (std::max<std::size_t>(ranks_on_host, 2) - 1), 16, 128);
 }
 
-/// From so much on a message takes the long pipe: ranks that share cores take turns for as much as
-/// a pipe holds, and this long only one message is at a time, that of a broadcast.
+/// From so much on a message takes the long pipe. Where ranks share cores all readers must have run
+/// before a pipe is used again, so a broadcast gains by a long one; messages that all ranks send at
+/// once, which fill the shared cache with such pipes, are seldom this long.
 inline constexpr std::size_t kLongMessageMin = std::size_t{32} << 20;
 inline constexpr std::size_t kLongPipeBytes = std::size_t{4} << 20;
 
