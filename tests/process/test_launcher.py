@@ -9,15 +9,19 @@ which everything it started is found in /proc, whatever the launcher itself beli
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import pty
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launched import Job
+from launched import DEADLINE_SECONDS, Job
 
 Start = Callable[..., Job]
 Write = Callable[[str], Path]
@@ -240,6 +244,53 @@ while signal.sigwait([signal.SIGINT]):
     job.process.send_signal(signal.SIGINT)
     assert job.finish() == 137
     assert job.processes() == []
+
+
+# Goal: the terminal's Ctrl-C comes to every rank, once, and rank 0 can read from the terminal.
+# Method: a terminal of our own, whose session the launcher leads as a shell would.
+def test_terminal(write: Write) -> None:
+    source = """
+heard = []
+signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+keep = meet()
+if rank == 0:
+    say(f"read {input()} {sys.stdin.isatty()}")
+while not heard:
+    signal.pause()
+select.select([], [], [], 0.3)
+say(f"rank {rank} heard {len(heard)}")
+"""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "farandole.cli", "run", "-n", "2", "--timeout", "30"]
+    with subprocess.Popen(
+        ["setsid", "--ctty", "env", "--default-signal", *command, write(MEET + source)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as launcher:
+        os.close(theirs)
+        with os.fdopen(ours, "r+b", buffering=0) as terminal:
+            lines = io.BufferedReader(terminal)
+            assert lines.readline() == b"ready\r\n"
+            terminal.write(b"word\n")
+            assert [lines.readline(), lines.readline()] == [b"word\r\n", b"read word True\r\n"]
+            terminal.write(b"\x03")
+            said = sorted(lines.readline().removeprefix(b"^C").strip() for _ in range(2))
+            assert said == [b"rank 0 heard 1", b"rank 1 heard 1"]
+            assert launcher.wait(DEADLINE_SECONDS) == 0
+
+
+# Goal: ranks that share cores give way to each other. Linux shares out processors by session
+# first (sched(7), autogroup), so they have one in common; it is not the caller's, since what is
+# left in it gets killed.
+def test_ranks_share_a_session_of_their_own(start: Start) -> None:
+    script = "echo $(ps -o sid=,pgid= -p $$) $$"
+    job = start("-n", "3", "bash", "-c", script)
+    assert job.finish() == 0
+    sessions, groups, pids = zip(*map(str.split, job.stdout.splitlines()), strict=True)
+    assert groups == pids
+    assert len(set(sessions)) == 1
+    assert int(sessions[0]) != job.process.pid
 
 
 def test_time_limit(start: Start) -> None:

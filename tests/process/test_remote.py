@@ -77,7 +77,13 @@ def connections(job: Job, ssh: str = "stand_in_for_ssh.py") -> list[int]:
 
 
 def agents(job: Job) -> list[int]:
-    return [pid for pid, words in command_lines(job).items() if words[-1:] == ["agent"]]
+    """Those that start ranks, not those that lead_session() makes wait for them."""
+    all_pids = [pid for pid, words in command_lines(job).items() if words[-1:] == ["agent"]]
+    return [pid for pid in all_pids if parent_of(pid) in all_pids]
+
+
+def parent_of(pid: int) -> int:
+    return int(re.findall(r"^PPid:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)[0])
 
 
 def environment_of(pid: int) -> list[str]:
@@ -298,12 +304,14 @@ def test_killed_ssh_ends_its_host_and_the_job(run: Start) -> None:
     assert job.wait_until_gone(5) == []
 
 
-# Goal: an agent that is killed takes its ranks with it, and is missed.
-def test_killed_agent(run: Start) -> None:
+# Goal: an agent that is killed takes its ranks with it, and is missed, as is the process that
+# waits for it.
+@pytest.mark.parametrize("victim", ["agent", "its parent"])
+def test_killed_agent(run: Start, victim: str) -> None:
     job = run(*TWO_BY_TWO, "--grace", "0.2", "bash", "-c", "echo up; sleep 1000; :")
     assert [job.line() for _ in range(4)] == ["up"] * 4
     (agent,) = [pid for pid in agents(job) if "OF_HOST=127.0.0.3" in environment_of(pid)]
-    os.kill(agent, signal.SIGKILL)
+    os.kill(agent if victim == "agent" else parent_of(agent), signal.SIGKILL)
     assert job.finish() == 255
     assert "host 127.0.0.3: the connection was lost" in job.stderr
     assert job.wait_until_gone(5) == []

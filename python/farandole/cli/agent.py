@@ -46,6 +46,7 @@ from farandole.cli.launcher import (
     resolve_command,
 )
 from farandole.cli.output import RankStream
+from farandole.cli.processes import lead_session
 
 # What comes before it on standard output, a login shell has printed.
 HELLO_MARK = b"\nfarandole agent speaks\n"
@@ -92,6 +93,7 @@ def agent() -> None:
     """Run the ranks of this host for a `farandole run` on another one, which starts this."""
     if os.isatty(0):
         raise typer.BadParameter("`farandole run` starts this by itself")
+    lead_session()
     connection = _Connection()
     from farandole import _native
 

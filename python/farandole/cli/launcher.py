@@ -23,9 +23,14 @@ from typing import Protocol
 
 from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
 from farandole.cli.output import PIPE_READS_MAX, PrefixedStream, RankStream
-from farandole.cli.processes import Guard, die_with_parent, end_sessions, signal_group_quietly
+from farandole.cli.processes import (
+    FORWARDED_SIGNALS,
+    Guard,
+    die_with_parent,
+    end_session,
+    signal_group_quietly,
+)
 
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _KILL_AFTER_SECONDS = 2.0  # from SIGTERM to SIGKILL
 _LEFTOVER_PATIENCE_SECONDS = 0.5
 TIMED_OUT_STATUS = 124  # as of timeout(1)
@@ -85,13 +90,15 @@ class Launcher:
     """One run of one command in the processes of a job that are this machine's: all `rank_count`,
     or the ranks of `job`.
 
+        lead_session()
         launcher = Launcher(options)
         with forward_signals(launcher), launcher:
             status = launcher.wait()
 
-    Each rank leads a session of its own, so that a signal reaches everything a rank has started
-    and the terminal's Ctrl-C comes through the launcher only. When a rank fails, the others have
-    `grace_seconds` to say what they saw and to end, then they get SIGTERM, then SIGKILL.
+    Each rank leads a process group of its own, so that a signal reaches everything a rank has
+    started. When a rank fails, the others have `grace_seconds` to say what they saw and to end,
+    then they get SIGTERM, then SIGKILL. In the end nothing else is left in this process's session,
+    which it leads for that reason.
 
     Threads   All calls from one thread, which must live until the ranks have ended: the kernel
               kills them with the thread that started them. signal() also from a signal handler.
@@ -145,7 +152,7 @@ class Launcher:
         self._job = self._part or LocalJob.alone(self._options.rank_count)
         self._guard = Guard()
         # A signal that came between fork and exec would be noted in the child and forgotten.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
         try:
             for rank in self._job.ranks:
                 self._start_rank(rank, blocked)
@@ -170,7 +177,7 @@ class Launcher:
         )
 
         def prepare_child() -> None:
-            self._guard.watch_this_process()
+            os.setpgid(0, 0)
             die_with_parent(parent_pid)
             if cores is not None:
                 os.sched_setaffinity(0, cores)
@@ -188,7 +195,6 @@ class Launcher:
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=self._job.inherited_fds(rank),
-                start_new_session=True,
                 preexec_fn=prepare_child,
             )
         started = _Rank(rank, process, os.pidfd_open(process.pid), [])
@@ -330,7 +336,7 @@ class Launcher:
     # The end
 
     def _finish(self) -> None:
-        left = end_sessions(set(self.pids), _LEFTOVER_PATIENCE_SECONDS)
+        left = end_session(os.getsid(0), _LEFTOVER_PATIENCE_SECONDS)
         if left:
             self._report(f"could not end these processes: {', '.join(map(str, left))}")
         for rank in self._ranks.values():
@@ -418,7 +424,7 @@ def forward_signals(launcher: TakesSignals) -> Iterator[None]:
     waker.setblocking(False)
     launcher.wake_on(woken)
     wakeup_before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    before = {signum: signal.getsignal(signum) for signum in _FORWARDED}
+    before = {signum: signal.getsignal(signum) for signum in FORWARDED_SIGNALS}
     for signum, handler in before.items():
         if handler != signal.SIG_IGN:  # nohup: the ranks ignore it as well
             signal.signal(signum, forward)

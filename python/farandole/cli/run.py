@@ -23,6 +23,7 @@ from farandole.cli.launcher import (
     forward_signals,
     resolve_command,
 )
+from farandole.cli.processes import lead_session
 from farandole.cli.remote import RemoteLauncher
 from farandole.cli.ssh import Ssh
 
@@ -259,6 +260,8 @@ def _start_timeout_seconds(environment: Mapping[str, str]) -> float:
 
 def launch(options: LaunchOptions, remote: RemoteLauncher | None = None) -> int:
     """Runs to the end with signals forwarded; returns the exit status."""
+    if remote is None:
+        lead_session()
     try:
         launcher = remote or Launcher(options)
         with forward_signals(launcher), launcher:
