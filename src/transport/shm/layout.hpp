@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "farandole/types.hpp"
 #include "transport/memory.hpp"
 #include "transport/transfer.hpp"
 
@@ -54,9 +55,12 @@ constexpr std::size_t pipe_count(std::size_t ranks_on_host) {
 }
 
 /// From so much on a message takes the long pipe. Where ranks share cores all readers must have run
-/// before a pipe is used again, so a broadcast gains by a long one; messages that all ranks send at
-/// once, which fill the shared cache with such pipes, are seldom this long.
-inline constexpr std::size_t kLongMessageMin = std::size_t{32} << 20;
+/// before a pipe is used again, so a broadcast gains by a long one. Other messages all ranks send
+/// at once, which fills the shared cache with such pipes; they are seldom this long.
+constexpr std::size_t long_message_min(const Signature& signature) {
+  const bool one_sends = signature.collective == static_cast<std::uint8_t>(Collective::kBroadcast);
+  return std::size_t{one_sends ? 8U : 32U} << 20;
+}
 inline constexpr std::size_t kLongPipeBytes = std::size_t{4} << 20;
 
 /// Bytes of a rank's pipe. Those to all peers together hold as much as a core's second-level cache:

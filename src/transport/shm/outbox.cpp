@@ -224,7 +224,7 @@ bool Outbox::join_pipe(const Send& send) {
 /// small messages, too, go round all of it, no more memory is touched than is in use at once, and a
 /// rank that sends to the same peers again finds their pipes.
 void Outbox::take_pipe(const Send& send) {
-  const bool is_long = send.bytes.value() >= kLongMessageMin;
+  const bool is_long = send.bytes.value() >= long_message_min(send.signature);
   std::size_t index = is_long && pipes_.back().users == kNone ? pipes_.size() - 1 : 0;
   while (pipes_[index].users != kNone) ++index;
   --free_pipes_;

@@ -101,8 +101,11 @@ TEST_F(SharedPipe, OneSourceTakesOnePipe) {
 // Goal: the first reader of a long message may be further ahead than one of a short message, and
 // all of them get it whole. A second long one, meanwhile, takes a pipe as short ones do.
 // Method: two messages of the least length that is long; of the first, rank 2 reads later.
-TEST_F(SharedPipe, LongMessagesTakeTheLongPipe) {
-  const std::size_t bytes = shm::kLongMessageMin;
+class LongPipe : public SharedPipe, public ::testing::WithParamInterface<Collective> {};
+
+TEST_P(LongPipe, CarriesLongMessages) {
+  const Signature signature{.collective = static_cast<std::uint8_t>(GetParam())};
+  const std::size_t bytes = shm::long_message_min(signature);
   std::vector<std::byte> first(bytes), second(bytes, std::byte{7});
   for (std::size_t i = 0; i < bytes; ++i) first[i] = static_cast<std::byte>(i / 1000 % 251);
   for (int to = 1; to <= 3; ++to) {
@@ -110,6 +113,7 @@ TEST_F(SharedPipe, LongMessagesTakeTheLongPipe) {
     targets_[at_peer].assign(bytes, std::byte{0});
     sends_[at_peer] = send_to(to, 1, (to == 3 ? second : first).data(), bytes);
     receives_[at_peer] = receive_from(0, 1, targets_[at_peer].data(), bytes);
+    sends_[at_peer].signature = receives_[at_peer].signature = signature;
     at(0).post(sends_[at_peer]);
     if (to != 2) at(to).post(receives_[at_peer]);
   }
@@ -123,6 +127,9 @@ TEST_F(SharedPipe, LongMessagesTakeTheLongPipe) {
     EXPECT_EQ(target(to), to == 3 ? second : first) << to;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Collectives, LongPipe,
+                         ::testing::Values(Collective::kBroadcast, Collective::kAllgather));
 
 // Goal: other sources have pipes of their own, and wait for nobody else's reader.
 // Method: two sources; only one of their receivers is there.
