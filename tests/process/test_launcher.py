@@ -293,6 +293,19 @@ def test_ranks_share_a_session_of_their_own(start: Start) -> None:
     assert int(sessions[0]) != job.process.pid
 
 
+# Goal: a session of which the launcher is a guest, such as a shell's, is not swept.
+def test_a_guest_of_a_session_starts_nothing() -> None:
+    script = """
+from farandole.cli.launcher import Launcher, LaunchOptions
+Launcher(LaunchOptions(["true"], 1)).start()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE_SECONDS
+    )
+    assert ended.returncode == 1
+    assert "leads no session" in ended.stderr
+
+
 def test_time_limit(start: Start) -> None:
     job = start("-n", "2", "--timeout", "0.2", "sleep", "1000")
     assert job.finish() == 124

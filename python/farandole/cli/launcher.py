@@ -98,7 +98,7 @@ class Launcher:
     Each rank leads a process group of its own, so that a signal reaches everything a rank has
     started. When a rank fails, the others have `grace_seconds` to say what they saw and to end,
     then they get SIGTERM, then SIGKILL. In the end nothing else is left in this process's session,
-    which it leads for that reason.
+    which it has to lead for that reason.
 
     Threads   All calls from one thread, which must live until the ranks have ended: the kernel
               kills them with the thread that started them. signal() also from a signal handler.
@@ -149,6 +149,8 @@ class Launcher:
     # Start
 
     def start(self) -> None:
+        if os.getsid(0) != os.getpid():
+            raise RuntimeError("this process leads no session, and others' would be ended")
         self._job = self._part or LocalJob.alone(self._options.rank_count)
         self._guard = Guard()
         # A signal that came between fork and exec would be noted in the child and forgotten.

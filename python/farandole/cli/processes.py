@@ -43,10 +43,10 @@ def lead_session() -> None:
     What the ranks start is found by the session, and the terminal's Ctrl-C comes once, through
     the caller. One session for all ranks, because Linux schedules each one as a group (autogroup,
     sched(7)): sched_yield(), by which ranks that share a core wait for each other, has no effect
-    across them. Four ranks on two cores, each in a session of its own: a broadcast of 64 bytes
-    over TCP took 14.5 us, in one session 8.8.
+    across them (docs/design/0011-small-costs.md has what it costs).
 
-    Threads   The only one: a fork takes no other along.
+    Threads   The main one, before Python has others: a fork takes none along.
+    Errors    OSError when there can be no child.
     """
     sys.stdout.flush()
     sys.stderr.flush()

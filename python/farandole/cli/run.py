@@ -260,9 +260,9 @@ def _start_timeout_seconds(environment: Mapping[str, str]) -> float:
 
 def launch(options: LaunchOptions, remote: RemoteLauncher | None = None) -> int:
     """Runs to the end with signals forwarded; returns the exit status."""
-    if remote is None:
-        lead_session()
     try:
+        if remote is None:
+            lead_session()
         launcher = remote or Launcher(options)
         with forward_signals(launcher), launcher:
             return launcher.wait()
