@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "transport/shm/layout.hpp"
@@ -98,14 +99,16 @@ TEST_F(SharedPipe, OneSourceTakesOnePipe) {
   }
 }
 
+// A collective, the length of its messages, and whether that is long.
+using Message = std::tuple<Collective, std::size_t, bool>;
+class LongPipe : public SharedPipe, public ::testing::WithParamInterface<Message> {};
+
 // Goal: the first reader of a long message may be further ahead than one of a short message, and
 // all of them get it whole. A second long one, meanwhile, takes a pipe as short ones do.
-// Method: two messages of the least length that is long; of the first, rank 2 reads later.
-class LongPipe : public SharedPipe, public ::testing::WithParamInterface<Collective> {};
-
-TEST_P(LongPipe, CarriesLongMessages) {
-  const Signature signature{.collective = static_cast<std::uint8_t>(GetParam())};
-  const std::size_t bytes = shm::long_message_min(signature);
+// Method: two messages of one length; of the first, rank 2 reads later.
+TEST_P(LongPipe, CarriesWhatIsLong) {
+  const auto [collective, bytes, is_long] = GetParam();
+  const Signature signature{.collective = static_cast<std::uint8_t>(collective)};
   std::vector<std::byte> first(bytes), second(bytes, std::byte{7});
   for (std::size_t i = 0; i < bytes; ++i) first[i] = static_cast<std::byte>(i / 1000 % 251);
   for (int to = 1; to <= 3; ++to) {
@@ -118,7 +121,7 @@ TEST_P(LongPipe, CarriesLongMessages) {
     if (to != 2) at(to).post(receives_[at_peer]);
   }
   drive({0, 1, 3});
-  EXPECT_EQ(moved(1), Bytes{shm::kLongPipeBytes});
+  EXPECT_EQ(moved(1), Bytes{is_long ? shm::kLongPipeBytes : shm::pipe_bytes(kRanks, 0)});
   EXPECT_GT(moved(3), Bytes{0});
   at(2).post(receives_[2]);
   for (int i = 0; i < 20; ++i) drive({0, 1, 2, 3});
@@ -128,8 +131,12 @@ TEST_P(LongPipe, CarriesLongMessages) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Collectives, LongPipe,
-                         ::testing::Values(Collective::kBroadcast, Collective::kAllgather));
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+INSTANTIATE_TEST_SUITE_P(Lengths, LongPipe,
+                         ::testing::Values(Message{Collective::kBroadcast, 8 * kMiB, true},
+                                           Message{Collective::kBroadcast, 7 * kMiB, false},
+                                           Message{Collective::kAllgather, 32 * kMiB, true},
+                                           Message{Collective::kAllgather, 8 * kMiB, false}));
 
 // Goal: other sources have pipes of their own, and wait for nobody else's reader.
 // Method: two sources; only one of their receivers is there.
