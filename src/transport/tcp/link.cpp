@@ -18,6 +18,11 @@ constexpr int kFlushRoundsMax = 8;
 // Of a head to another host. One that comes before its turn takes the wire from what is waited for.
 constexpr std::size_t kFarHeadBytes = 32 << 10;
 
+std::size_t one_and_a_half(std::size_t segment) {
+  const std::size_t bytes = segment + segment / 2;
+  return std::min<std::size_t>(bytes - bytes % Receive::kPieceAlignment, kSegmentBytesMax);
+}
+
 }  // namespace
 
 bool is_near(int socket) {
@@ -28,6 +33,7 @@ Core::Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes s
     : poller(poller_in),
       head_bytes_max(eager_bytes.value()),
       segment_bytes(segment.value()),
+      one_way_bytes(one_and_a_half(segment.value())),
       matcher(rank_count, Matcher::Pool{.arrival_count = kTransfersExpected, .block = eager_bytes}),
       outgoing(kTransfersExpected),
       incoming(kTransfersExpected) {
@@ -162,7 +168,7 @@ void Link::frame_segment(Connection& connection) {
   Send& send = *ready_.front();
   Outgoing& outgoing = *core_.outgoing.find(send.handle);
   const std::size_t offset = outgoing.framed_bytes;
-  const std::size_t bytes = std::min(send.bytes.value() - offset, core_.segment_bytes);
+  const std::size_t bytes = std::min(send.bytes.value() - offset, core_.frame_bytes());
   const Frame frame{.kind = FrameKind::kData,
                     .id = outgoing.receive_id,
                     .offset = offset,

@@ -42,9 +42,14 @@ struct Incoming {
 struct Core {
   Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes segment);
 
+  /// Of the next data frame, at most. Longer where nothing comes in that has to be read in between:
+  /// its receiver then makes fewer system calls.
+  std::size_t frame_bytes() const { return incoming.empty() ? one_way_bytes : segment_bytes; }
+
   Poller& poller;
   const std::size_t head_bytes_max;
   const std::size_t segment_bytes;
+  const std::size_t one_way_bytes;
   Matcher matcher;
   SlotTable<Outgoing> outgoing;
   SlotTable<Incoming> incoming;

@@ -48,6 +48,8 @@ class SlotTable {
     free_.push_back(index);
   }
 
+  bool empty() const { return free_.size() == slots_.size(); }
+
   /// Removes every entry for which `unwanted(T&)` holds.
   template <class Predicate>
   void remove_if(Predicate unwanted) {

@@ -48,7 +48,8 @@ class TcpTransport final : public Transport {
     /// of 32 MiB on two ranks took 9.4 ms with four, 8.8 with two; of 512 KiB 94 and 83 us.
     int near_connection_count_max = 2;
     Bytes eager_bytes_max{128 << 10};  // a multiple of 16, up to kHeadBytesMax
-    Bytes segment_bytes{256 << 10};    // of a data frame; a multiple of 16, up to kSegmentBytesMax
+    Bytes segment_bytes{256 << 10};    // of a data frame, half more where nothing comes in; a
+                                       // multiple of 16, up to kSegmentBytesMax
     /// In progress(), at most once per peer and before peer_failed() of it.
     std::function<void(Rank)> on_link_lost;
   };

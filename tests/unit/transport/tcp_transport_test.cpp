@@ -282,40 +282,56 @@ TEST(TcpTransport, NearPairsHaveTwoConnections) {
   EXPECT_FALSE(hub.accept(Rank{0}, one, "tcp.2", Deadline::after(std::chrono::milliseconds(1))));
 }
 
-// Goal: a large message uses all connections of the pair between the first and the last.
+// Goal: a large message uses all connections of the pair between the first and the last, in longer
+// segments while nothing comes in.
 // Method: the test holds one end of four connections and plays the peer by hand.
 TEST(TcpTransport, SegmentsAreSpread) {
-  SocketHub hub(wide_pair);
-  HubConnector connector(hub, Rank{0});
-  auto rank = *TcpTransport::create(Rank{0}, 2, connector,
-                                    {.connection_count = 4,
-                                     .near_connection_count_max = 4,
-                                     .segment_bytes = Bytes{1024},
-                                     .on_link_lost = {}});
-  const Rank one{1};
-  ASSERT_TRUE(rank->connect({&one, 1}, Deadline::after(seconds(10))));
-  int ends[4];
-  for (int i = 0; i < 4; ++i) {
-    ends[i] = *hub.accept(Rank{0}, one, "tcp." + std::to_string(i), Deadline::never());
+  for (const bool receives : {false, true}) {
+    SocketHub hub(wide_pair);
+    HubConnector connector(hub, Rank{0});
+    auto rank = *TcpTransport::create(Rank{0}, 2, connector,
+                                      {.connection_count = 4,
+                                       .near_connection_count_max = 4,
+                                       .segment_bytes = Bytes{1024},
+                                       .on_link_lost = {}});
+    const Rank one{1};
+    ASSERT_TRUE(rank->connect({&one, 1}, Deadline::after(seconds(10))));
+    int ends[4];
+    for (int i = 0; i < 4; ++i) {
+      ends[i] = *hub.accept(Rank{0}, one, "tcp." + std::to_string(i), Deadline::never());
+    }
+    std::vector<std::byte> bytes(1 << 20), target(kHeadBytes + 1);
+    Receive receive = receive_from(1, 2, target);
+    if (receives) {
+      rank->post(receive);
+      const auto head = encode({.kind = FrameKind::kMessage,
+                                .tag = receive.tag,
+                                .signature = receive.signature,
+                                .bytes = target.size(),
+                                .reply = 1,
+                                .payload = 0});
+      ASSERT_EQ(::write(ends[0], head.data(), head.size()), static_cast<ssize_t>(head.size()));
+      while (!readable(ends[3])) rank->progress();
+      ASSERT_EQ(::read(ends[3], bytes.data(), bytes.size()), static_cast<ssize_t>(kFrameBytes));
+    }
+    const auto data = numbered(kHeadBytes + 6 * 1024);
+    Send send = send_to(1, 1, data);
+    rank->post(send);
+    rank->progress();
+    ASSERT_EQ(::read(ends[0], bytes.data(), bytes.size()),
+              static_cast<ssize_t>(kFrameBytes + kHeadBytes));
+    const auto message = decode(std::span<const std::byte, kFrameBytes>(bytes.data(), kFrameBytes));
+    ASSERT_TRUE(message);
+    const auto ready = encode({.kind = FrameKind::kReady, .id = message->reply, .reply = 1});
+    ASSERT_EQ(::write(ends[3], ready.data(), ready.size()), static_cast<ssize_t>(ready.size()));
+    while (send.state == TransferState::kActive) rank->progress();
+    const std::size_t wanted = receives ? 3 * (kFrameBytes + 1024) : 2 * (kFrameBytes + 1536);
+    for (const int end : {ends[1], ends[2]}) {
+      EXPECT_EQ(::read(end, bytes.data(), bytes.size()), static_cast<ssize_t>(wanted));
+    }
+    EXPECT_FALSE(readable(ends[0]) || readable(ends[3]));
+    for (const int end : ends) ::close(end);
   }
-  const auto data = numbered(kHeadBytes + 6 * 1024);
-  Send send = send_to(1, 1, data);
-  rank->post(send);
-  rank->progress();
-  std::vector<std::byte> bytes(1 << 20);
-  ASSERT_EQ(::read(ends[0], bytes.data(), bytes.size()),
-            static_cast<ssize_t>(kFrameBytes + kHeadBytes));
-  const auto message = decode(std::span<const std::byte, kFrameBytes>(bytes.data(), kFrameBytes));
-  ASSERT_TRUE(message);
-  const auto ready = encode({.kind = FrameKind::kReady, .id = message->reply, .reply = 1});
-  ASSERT_EQ(::write(ends[3], ready.data(), ready.size()), static_cast<ssize_t>(ready.size()));
-  while (send.state == TransferState::kActive) rank->progress();
-  for (const int end : {ends[1], ends[2]}) {
-    EXPECT_EQ(::read(end, bytes.data(), bytes.size()),
-              static_cast<ssize_t>(3 * (kFrameBytes + 1024)));
-  }
-  EXPECT_FALSE(readable(ends[0]) || readable(ends[3]));
-  for (const int end : ends) ::close(end);
 }
 
 // Goal: a disagreement fails the receive with what the peer said, the send is done, and the
