@@ -183,7 +183,12 @@ def test_runs_beside_far_cores_are_repeated(near: list[bool], taken: int, repeat
     assert (f"{repeated} runs were repeated" in page) == (repeated > 0)
 
 
-def test_one_fast_line_does_not_make_the_usual_ones_far() -> None:
+@pytest.mark.parametrize("first", [(0.05, 0.02, 0.05, 0.16, 0.05), (0.16, 0.16, 0.05, 0.16, 0.05)])
+def test_near_is_the_usual_although_a_line_is_faster_or_most_are_far(
+    first: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "FIRST_LOOKS_APART_SECONDS", 0.0)
+
     class Timed(run.Cores):
         def __init__(self, *us: float) -> None:
             self.us = list(us)
@@ -192,5 +197,5 @@ def test_one_fast_line_does_not_make_the_usual_ones_far() -> None:
         def _line_us(self) -> float:
             return self.us.pop(0)
 
-    cores = Timed(0.05, 0.02, 0.05, 0.16, 0.05, *(0.05, 0.02, 0.05, 0.16, 0.05))
+    cores = Timed(*first * (run.FIRST_LOOKS // len(first)), 0.05, 0.02, 0.05, 0.16, 0.05)
     assert [cores.are_near() for _ in range(5)] == [True, True, True, False, True]
