@@ -42,8 +42,8 @@ struct Incoming {
 struct Core {
   Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes segment);
 
-  /// Of the next data frame, at most. Longer where nothing comes in that has to be read in between:
-  /// its receiver then makes fewer system calls.
+  /// Of the next data frame, at most. Longer where nothing comes in that has to be read in between;
+  /// measured in docs/design/0011-small-costs.md.
   std::size_t frame_bytes() const { return incoming.empty() ? one_way_bytes : segment_bytes; }
 
   Poller& poller;
