@@ -19,7 +19,7 @@ using Lease = OperationCache::Lease;
 
 Result<std::shared_ptr<std::byte>> library_memory(const std::shared_ptr<Memory>& memory,
                                                   Bytes size) {
-  auto block = memory->allocate(Bytes{std::max(size.value(), std::size_t{1})});
+  auto block = memory->allocate(Bytes{std::max(size.value(), std::size_t{1})}, Memory::Touch::kAll);
   if (!block) return block.error();
   return std::shared_ptr<std::byte>(*block, [memory](std::byte* data) { memory->release(data); });
 }

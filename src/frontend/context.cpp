@@ -230,7 +230,8 @@ std::vector<MemberInfo> Context::members() const {
 }
 
 Result<std::shared_ptr<std::byte>> Context::allocate(Bytes size) {
-  auto block = state_->memory->allocate(Bytes{std::max(size.value(), std::size_t{1})});
+  auto block =
+      state_->memory->allocate(Bytes{std::max(size.value(), std::size_t{1})}, Memory::Touch::kAll);
   if (!block) return block.error();
   return std::shared_ptr<std::byte>(
       *block, [memory = state_->memory](std::byte* data) { memory->release(data); });

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLine = 64;
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which headers older than Linux 6.1 lack
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
@@ -31,7 +32,7 @@ Error refused(const std::string& call, std::size_t bytes) {
 }  // namespace
 
 Memory::Memory(int fd, std::byte* base, Bytes reserved)
-    : fd_(fd), base_(base), reserved_(reserved) {
+    : fd_(fd), base_(base), reserved_(reserved), huge_(reserved.value() / kHugePage + 1) {
   free_.add(kHeaderBytes, reserved.value() - kHeaderBytes);
 }
 
@@ -57,33 +58,97 @@ Result<std::unique_ptr<Memory>> Memory::create(Bytes reserve) {
     ::close(fd);
     return error;
   }
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  if (base == MAP_FAILED) {
+  std::byte* base = map(fd, Bytes{bytes});
+  if (base == nullptr) {
     Error error = refused("mmap", bytes);
     ::close(fd);
     return error;
   }
-  return std::unique_ptr<Memory>(new Memory(fd, static_cast<std::byte*>(base), Bytes{bytes}));
+  return std::unique_ptr<Memory>(new Memory(fd, base, Bytes{bytes}));
 }
 
-Result<std::byte*> Memory::allocate(Bytes size) {
+// The address is chosen by reserving more than is needed: the system need not align a file's.
+std::byte* Memory::map(int fd, Bytes bytes) {
+  const std::size_t more = bytes.value() + kHugePage;
+  void* reserved = ::mmap(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (more < bytes.value() || reserved == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(reserved);
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
+  void* base = ::mmap(begin + before, bytes.value(), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+  const int error = errno;
+  if (base == MAP_FAILED) {
+    ::munmap(begin, more);
+    errno = error;
+    return nullptr;
+  }
+  const std::size_t end = before + round_up(bytes.value(), kPage);
+  if (before > 0) ::munmap(begin, before);
+  if (end < more) ::munmap(begin + end, more - end);
+  return static_cast<std::byte*>(base);
+}
+
+Result<std::byte*> Memory::allocate(Bytes size, Touch touch) {
   const std::size_t unit = size.value() < kPage ? kLine : kPage;
   const std::size_t bytes = round_up(std::max<std::size_t>(size.value(), 1), unit);
-  std::scoped_lock lock(mutex_);
+  std::vector<Intervals::Interval> smalls;
+  std::byte* block = nullptr;
+  {
+    std::scoped_lock lock(mutex_);
+    if (bytes >= kHugePage) block = take(bytes, kHugePage);
+    if (block == nullptr && bytes >= size.value()) block = take(bytes, unit);
+    if (block == nullptr) return exhausted(size);
+    if (touch == Touch::kAll) smalls = claim_huge_pages(block, bytes);
+  }
+  for (const auto& [offset, length] : smalls) use_huge_pages(base_ + offset, Bytes{length});
+  return block;
+}
+
+std::byte* Memory::take(std::size_t bytes, std::size_t alignment) {
   for (const auto& [offset, length] : free_.map()) {
-    const std::size_t start = round_up(offset, unit);
+    const std::size_t start = round_up(offset, alignment);
     const std::size_t skipped = start - offset;
-    if (bytes < size.value() || skipped > length || bytes > length - skipped) continue;
+    if (skipped > length || bytes > length - skipped) continue;
     free_.remove(start, bytes);
     warm_.remove(start, bytes);
     allocated_.emplace(start, bytes);
     return base_ + start;
   }
+  return nullptr;
+}
+
+Error Memory::exhausted(Bytes size) const {
   return Error{ErrorKind::kInvalidArgument,
                "Library memory has no block of " + std::to_string(size.value()) +
                    " bytes left: " + std::to_string(free_.total_bytes()) + " of " +
                    std::to_string(reserved_.value()) +
                    " bytes are free. FARANDOLE_MEMORY sets how much is reserved."};
+}
+
+// Asked for once, whatever the answer is: the call looks at all cores.
+std::vector<Intervals::Interval> Memory::claim_huge_pages(const std::byte* block,
+                                                          std::size_t bytes) {
+  const auto offset = static_cast<std::size_t>(block - base_);
+  std::vector<Intervals::Interval> smalls;
+  for (std::size_t page = round_up(offset, kHugePage) / kHugePage;
+       (page + 1) * kHugePage <= offset + bytes; ++page) {
+    if (huge_[page]) continue;
+    huge_[page] = true;
+    if (!smalls.empty() && smalls.back().offset + smalls.back().bytes == page * kHugePage) {
+      smalls.back().bytes += kHugePage;
+    } else {
+      smalls.push_back({page * kHugePage, kHugePage});
+    }
+  }
+  return smalls;
+}
+
+void Memory::use_huge_pages(std::byte* block, Bytes size) {
+  // The call leaves out parts of which nothing has been touched.
+  for (std::size_t at = 0; at < size.value(); at += kHugePage) {
+    static_cast<void>(*static_cast<volatile std::byte*>(block + at));
+  }
+  ::madvise(block, size.value(), kCollapse);
 }
 
 void Memory::release(std::byte* block) {
@@ -106,7 +171,9 @@ void Memory::give_back_pages(Intervals::Interval released) {
   if (end < first + kWorthwhile) return;
   const int done = ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                static_cast<off_t>(first), static_cast<off_t>(end - first));
-  if (done == 0) warm_.remove(first, end - first);
+  if (done != 0) return;
+  warm_.remove(first, end - first);
+  for (std::size_t page = first / kHugePage; page * kHugePage < end; ++page) huge_[page] = false;
 }
 
 std::optional<Bytes> Memory::offset_of(const std::byte* data, Bytes size) const {

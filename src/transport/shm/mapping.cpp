@@ -41,17 +41,15 @@ Result<Mapping> Mapping::open(const Member& member) {
   const bool whole = ::fstat(file, &status) == 0 &&
                      static_cast<unsigned long long>(status.st_size) == bytes &&
                      ::fcntl(file, F_GET_SEALS) == Memory::kSizeSeals;
-  void* base =
-      whole ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0)
-            : MAP_FAILED;
+  std::byte* base = whole ? Memory::map(file, Bytes{bytes}) : nullptr;
   const int error = errno;
   ::close(file);
   if (!whole) {
     return unsupported(member,
                        path + " is no sealed memory of " + std::to_string(bytes) + " bytes");
   }
-  if (base == MAP_FAILED) return unsupported(member, path + ": mmap: " + std::strerror(error));
-  Mapping mapping(static_cast<std::byte*>(base), Bytes{bytes});
+  if (base == nullptr) return unsupported(member, path + ": mmap: " + std::strerror(error));
+  Mapping mapping(base, Bytes{bytes});
   mapping.owned_ = true;
   return mapping;
 }

@@ -30,10 +30,11 @@ Outbox::Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size
       pipes_(pipe_count(ranks_on_host)),
       free_pipes_(pipes_.size()) {
   for (std::size_t i = kEntryCount; i > 0; --i) free_entries_.push_back(i - 1);
-  for (std::size_t i = 0; i < pipes_.size(); ++i) {
-    pipes_[i].data = pipes;
-    pipes_[i].capacity = pipe_bytes(ranks_on_host, i);
-    pipes += pipes_[i].capacity;
+  // The long one first, where the others cannot shift it against huge pages.
+  for (std::size_t i = pipes_.size(); i > 0; --i) {
+    pipes_[i - 1].data = pipes;
+    pipes_[i - 1].capacity = pipe_bytes(ranks_on_host, i - 1);
+    pipes += pipes_[i - 1].capacity;
   }
   lingering_.reserve(kEntryCount);
 }
@@ -229,6 +230,10 @@ void Outbox::take_pipe(const Send& send) {
   while (pipes_[index].users != kNone) ++index;
   --free_pipes_;
   Pipe& pipe = pipes_[index];
+  if (!pipe.used && pipe.capacity % Memory::kHugePage == 0) {
+    Memory::use_huge_pages(pipe.data, Bytes{pipe.capacity});
+  }
+  pipe.used = true;
   const std::size_t block = block_bytes(send.bytes.value());
   const std::size_t blocks = (send.bytes.value() + block - 1) / block;
   pipe.operation = send.tag.operation;

@@ -58,6 +58,7 @@ class Outbox {
     std::uint64_t first = 0;     // index of the message's first block
     std::uint64_t produced = 0;  // blocks staged
     std::size_t end = 0;         // where the last message ended
+    bool used = false;           // by any message yet
     SharedCopy shared_copy;      // mostly the same peers read it
   };
 

@@ -3,12 +3,18 @@
 #include "transport/memory.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -120,6 +126,70 @@ TEST(Memory, PagesComeOnTouchAndGoOnRelease) {
   std::memset(again, 1, 200 * kMiB);
   memory->release(again);
   EXPECT_LT(resident(*memory), Memory::kWarmBytes + kMiB);
+}
+
+/// KiB that the mapping of this address has in huge pages.
+std::size_t huge_kib(const std::byte* address) {
+  std::ifstream maps("/proc/self/smaps");
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  bool inside = false;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long long begin = 0, end = 0, kib = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2) {
+      inside = begin <= wanted && wanted < end;
+    } else if (inside && std::sscanf(line.c_str(), "ShmemPmdMapped: %llu kB", &kib) == 1) {
+      return kib;
+    }
+  }
+  return 0;
+}
+
+/// Whether this system gives a file in memory huge pages when asked.
+bool has_huge_pages() {
+  const int fd = ::memfd_create("probe", MFD_CLOEXEC);
+  EXPECT_EQ(::ftruncate(fd, Memory::kHugePage), 0);
+  std::byte* page = Memory::map(fd, Bytes{Memory::kHugePage});
+  EXPECT_NE(page, nullptr);
+  page[0] = std::byte{1};
+  const bool given = ::madvise(page, Memory::kHugePage, 25) == 0;  // MADV_COLLAPSE
+  ::munmap(page, Memory::kHugePage);
+  ::close(fd);
+  return given;
+}
+
+// Goal: a large block that is touched as a whole has huge pages, for peers as well, and they go
+//       back like any others, after which the next block has them again.
+// Method: ask the system what is mapped how, where it can; zeros and alignment hold anywhere.
+TEST(Memory, LargeBlocksHaveHugePages) {
+  constexpr std::size_t kHuge = Memory::kHugePage, kBytes = 40 * kHuge + 5 * 4096;
+  const auto memory = make(1024 * kMiB);
+  const bool expected = has_huge_pages();
+  std::byte* small = *memory->allocate(Bytes{kHuge - 4096}, Memory::Touch::kAll);
+  std::byte* sparse = *memory->allocate(Bytes{kHuge}, Memory::Touch::kSome);
+  EXPECT_EQ(huge_kib(memory->base()), 0u);
+  for (int round = 0; round < 2; ++round) {
+    std::byte* block = *memory->allocate(Bytes{kBytes}, Memory::Touch::kAll);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % kHuge, 0u);
+    EXPECT_EQ(huge_kib(block), expected ? 40 * kHuge / 1024 : 0u);
+    EXPECT_EQ(std::count(block, block + kBytes, std::byte{0}), kBytes);
+    block[kBytes - 1] = block[kHuge] = std::byte{7};
+    std::byte* peer = Memory::map(memory->fd(), memory->reserved());
+    ASSERT_NE(peer, nullptr);
+    EXPECT_EQ(peer[block - memory->base() + static_cast<std::ptrdiff_t>(kHuge)], std::byte{7});
+    EXPECT_EQ(huge_kib(peer), expected ? kHuge / 1024 : 0u);
+    ::munmap(peer, memory->reserved().value());
+    memory->release(block);
+    EXPECT_LT(resident(*memory), kMiB) << "more than stays warm";
+  }
+  memory->release(small);
+  memory->release(sparse);
+}
+
+// Goal: where blocks at huge pages no longer fit, others do.
+// Method: take what is left of a region that has one huge page in its middle.
+TEST(Memory, LargeBlocksFitWithoutHugePages) {
+  const auto memory = make(4 * kMiB);
+  EXPECT_NE(allocate(*memory, 4 * kMiB - Memory::kHeaderBytes), nullptr);
 }
 
 // Goal: any thread may allocate and release.
