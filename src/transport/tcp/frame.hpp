@@ -42,7 +42,7 @@ inline constexpr std::uint16_t kFrameMagic = 0x4466;
 inline constexpr std::uint8_t kFrameVersion = 1;
 
 // Limits that both ends enforce; a header beyond them is corrupt.
-inline constexpr std::uint32_t kHeadBytesMax = 128 << 10;
+inline constexpr std::uint32_t kHeadBytesMax = 512 << 10;
 inline constexpr std::uint32_t kSegmentBytesMax = 1 << 20;
 inline constexpr std::uint64_t kMessageBytesMax = std::uint64_t{1} << 48;
 

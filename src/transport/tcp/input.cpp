@@ -13,8 +13,9 @@
 namespace farandole::tcp {
 namespace {
 
-constexpr std::size_t kBufferBytes = 256 << 10;
-constexpr std::size_t kReadBytesMax = 1 << 20;  // per read()
+constexpr std::size_t kBufferBytes = 640 << 10;  // an early head is kept until it is complete
+constexpr std::size_t kStreamBytes = 256 << 10;  // at a time, of what is consumed from the buffer
+constexpr std::size_t kReadBytesMax = 1 << 20;   // per read()
 // Between payloads, ask for little: what is read ahead of a payload has to be copied to its target.
 constexpr std::size_t kFramesBytes = kFrameBytes + (16 << 10);
 static_assert(kBufferBytes >= kFrameBytes + kHeadBytesMax);
@@ -63,7 +64,8 @@ Input::Pull Input::pull(int fd, InputHandler& handler) {
   end_ = buffered();
   begin_ = 0;
   const std::size_t room = kBufferBytes - end_;
-  const std::size_t wanted = stream_.remaining > 0 ? room : std::max(missing_, kFramesBytes);
+  const std::size_t wanted =
+      stream_.remaining > 0 ? kStreamBytes : std::max(missing_, kFramesBytes);
   iovec part{buffer_.get() + end_, std::min(room, wanted)};
   const Pull pulled{part.iov_len, receive_from(fd, {&part, 1})};
   if (pulled.got > 0) end_ += static_cast<std::size_t>(pulled.got);

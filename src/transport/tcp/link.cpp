@@ -17,6 +17,8 @@ constexpr std::size_t kSegmentsQueuedMax = 2;  // per connection
 constexpr int kFlushRoundsMax = 8;
 // Of a head to another host. One that comes before its turn takes the wire from what is waited for.
 constexpr std::size_t kFarHeadBytes = 32 << 10;
+// Of a head to a rank that does not do just the same: it may be late, and early heads are copied.
+constexpr std::size_t kUnevenHeadBytes = 128 << 10;
 
 std::size_t one_and_a_half(std::size_t segment) {
   const std::size_t bytes = segment + segment / 2;
@@ -34,7 +36,9 @@ Core::Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes s
       head_bytes_max(eager_bytes.value()),
       segment_bytes(segment.value()),
       one_way_bytes(one_and_a_half(segment.value())),
-      matcher(rank_count, Matcher::Pool{.arrival_count = kTransfersExpected, .block = eager_bytes}),
+      matcher(rank_count,
+              Matcher::Pool{.arrival_count = kTransfersExpected,
+                            .block = Bytes{std::min(eager_bytes.value(), kUnevenHeadBytes)}}),
       outgoing(kTransfersExpected),
       incoming(kTransfersExpected) {
   busy.reserve(rank_count);
@@ -151,9 +155,16 @@ void Link::fill() {
   }
 }
 
+std::size_t Link::head_bytes(const Send& send) const {
+  const bool exchange =
+      core_.senders.operation == send.tag.operation && core_.senders.only == peer_;
+  const std::size_t most = exchange ? head_bytes_max_ : std::min(head_bytes_max_, kUnevenHeadBytes);
+  return std::min(send.bytes.value(), most);
+}
+
 void Link::frame_head(Send& send) {
   const std::size_t bytes = send.bytes.value();
-  const std::size_t head = std::min(bytes, head_bytes_max_);
+  const std::size_t head = head_bytes(send);
   if (bytes > head) send.handle = core_.outgoing.add({.send = &send, .framed_bytes = head});
   const Frame frame{.kind = FrameKind::kMessage,
                     .tag = send.tag,
@@ -236,6 +247,7 @@ bool Link::on_answer(const Frame& frame) {
 // ---- receiving
 
 void Link::post(Receive& receive) {
+  core_.senders.add(receive.tag.operation, peer_);
   Arrival* arrival = core_.matcher.post(receive);
   if (arrival == nullptr) return;
   if (receive.state == TransferState::kActive) {

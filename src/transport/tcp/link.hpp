@@ -38,6 +38,20 @@ struct Incoming {
   std::size_t announced_bytes = 0;  // by headers so far, the head included
 };
 
+/// Who sends to this rank in the operation of the last receive.
+struct Senders {
+  OperationId operation;
+  Rank only{-1};  // the one that does; -1 if several do
+
+  void add(OperationId of, Rank peer) {
+    if (of != operation) {
+      *this = {of, peer};
+    } else if (peer != only) {
+      only = Rank{-1};
+    }
+  }
+};
+
 /// What the links of one transport share.
 struct Core {
   Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes segment);
@@ -51,6 +65,7 @@ struct Core {
   const std::size_t segment_bytes;
   const std::size_t one_way_bytes;
   Matcher matcher;
+  Senders senders;
   SlotTable<Outgoing> outgoing;
   SlotTable<Incoming> incoming;
   TransportCounters counters;
@@ -105,6 +120,7 @@ class Link final : public InputHandler, public OutputHandler {
   void answer(const Frame& frame);
   void fill();
   void fill_answers();
+  std::size_t head_bytes(const Send& send) const;
   void frame_head(Send& send);
   void frame_segment(Connection& connection);
   bool write(Connection& connection);
@@ -115,7 +131,7 @@ class Link final : public InputHandler, public OutputHandler {
 
   Core& core_;
   const Rank peer_;
-  std::size_t head_bytes_max_ = 0;
+  std::size_t head_bytes_max_ = 0;  // to a peer with which this rank exchanges messages
   std::vector<std::unique_ptr<Connection>> connections_;
   IntrusiveQueue<Send, Transfer> unsent_;  // not begun
   IntrusiveQueue<Send, Transfer> ready_;   // awaited by the peer and not yet framed in full

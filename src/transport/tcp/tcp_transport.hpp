@@ -19,15 +19,15 @@ namespace farandole::tcp {
 /// Messages over stream sockets, one or more per pair of ranks.
 ///
 /// Protocol  (frame.hpp has the bytes.) A message begins with a kMessage frame that carries its
-///           envelope and its first eager_bytes_max bytes, its head, to another host 32 KiB at
-///           most; a message no longer than that is complete with it. The receiver pairs messages
-///           with receives in the order in which they arrive on the first connection, sets aside
-///           the head of an early one, and answers kReady as soon as the receive and the header are
-///           there; then the rest follows in kData frames. The connections of a pair share the work
-///           as link.hpp says. The head travels while the answer does, so a long message whose
-///           receive is posted rarely waits for the round trip, and nothing needs to be promised
-///           before the order is known. When nobody will want the rest, the answer is kRefuse and
-///           the send is done.
+///           envelope and its first eager_bytes_max bytes, its head, of which there are 128 KiB at
+///           most unless two ranks exchange messages, and 32 KiB to another host; a message no
+///           longer than that is complete with it. The receiver pairs messages with receives in the
+///           order in which they arrive on the first connection, sets aside the head of an early
+///           one, and answers kReady as soon as the receive and the header are there; then the rest
+///           follows in kData frames. The connections of a pair share the work as link.hpp says.
+///           The head travels while the answer does, so a long message whose receive is posted
+///           rarely waits for the round trip, and nothing needs to be promised before the order is
+///           known. When nobody will want the rest, the answer is kRefuse and the send is done.
 /// Sends     are done once the kernel has all their bytes.
 /// cancel()  returns true at once: a frame that is partly sent is finished from a copy. Peers are
 ///           not told; a receive that waits for a cancelled send stays active until its own
@@ -47,7 +47,7 @@ class TcpTransport final : public Transport {
     /// Of those at most between ranks of one host, whose data no second one makes faster: allgather
     /// of 32 MiB on two ranks took 9.4 ms with four, 8.8 with two; of 512 KiB 94 and 83 us.
     int near_connection_count_max = 2;
-    Bytes eager_bytes_max{128 << 10};  // a multiple of 16, up to kHeadBytesMax
+    Bytes eager_bytes_max{512 << 10};  // a multiple of 16, up to kHeadBytesMax
     Bytes segment_bytes{256 << 10};    // of a data frame, half more where nothing comes in; a
                                        // multiple of 16, up to kSegmentBytesMax
     /// In progress(), at most once per peer and before peer_failed() of it.

@@ -20,7 +20,8 @@ namespace {
 
 using std::chrono::seconds;
 
-const std::size_t kHeadBytes = TcpTransport::Options{}.eager_bytes_max.value();
+constexpr std::size_t kHeadBytes = 128 << 10;  // where one rank sends
+const std::size_t kExchangeHeadBytes = TcpTransport::Options{}.eager_bytes_max.value();
 
 std::pair<int, int> small_pair() {
   return local_pair(4096);
@@ -231,10 +232,13 @@ TEST(TcpTransport, PostBeforeConnect) {
 }
 
 // Goal: messages of every interesting length arrive, early and late receives alike, on one and
-// on several connections, and the counters add up.
+// on several connections, one way and in exchanges, and the counters add up.
 TEST(TcpTransport, LengthsAroundEveryLimit) {
-  const std::size_t head = kHeadBytes, segment = 256 << 10;
-  for (const int connection_count : {1, 2, 4}) {
+  const std::size_t segment = 256 << 10;
+  for (const auto& [connection_count, exchange] :
+       {std::pair(1, false), std::pair(1, true), std::pair(2, false), std::pair(2, true),
+        std::pair(4, false)}) {
+    const std::size_t head = exchange ? kExchangeHeadBytes : kHeadBytes;
     for (const auto make : {&tcp_pair, &small_pair}) {
       TcpPair pair(make, connection_count);
       std::uint32_t sequence = 0;
@@ -247,11 +251,15 @@ TEST(TcpTransport, LengthsAroundEveryLimit) {
           std::vector<std::byte> target(bytes);
           Send send = send_to(1, ++sequence, data);
           Receive receive = receive_from(0, sequence, target);
+          Send back = send_to(0, sequence, {});
+          Receive other = receive_from(1, sequence, {});
+          if (exchange) pair.ranks[0]->post(other);
           if (!early) pair.ranks[1]->post(receive);
           pair.ranks[0]->post(send);
           ASSERT_TRUE(pair.round_trip(1000 + sequence));
           if (early) pair.ranks[1]->post(receive);
-          ASSERT_TRUE(pair.finish(send, receive));
+          if (exchange) pair.ranks[1]->post(back);
+          ASSERT_TRUE(pair.finish(send, receive, back, other));
           EXPECT_EQ(send.state, TransferState::kDone);
           EXPECT_EQ(receive.state, TransferState::kDone);
           EXPECT_EQ(target, data) << bytes;
@@ -639,18 +647,25 @@ TEST(TcpTransport, HeadsAreTakenAsTheyCome) {
   }
 }
 
-// Goal: heads to other hosts are shorter, since they take the wire from messages whose turn it is.
-TEST(TcpTransport, HeadsToOtherHostsAreShort) {
+// Goal: heads are long where two ranks do the same at once, but shorter to other hosts, since they
+// take the wire from messages whose turn it is.
+// Method: a send after a receive of the same operation, and of another one.
+TEST(TcpTransport, HeadsAreAsLongAsTheyPay) {
   for (const auto make : {&tcp_pair, &far_tcp_pair}) {
-    Raw raw(make);
-    const auto data = numbered(2 * kHeadBytes);
-    Send send = send_to(1, 1, data);
-    raw.rank->post(send);
-    raw.rank->progress();
-    const auto begun = raw.read_frame();
-    ASSERT_TRUE(begun);
-    EXPECT_EQ(begun->payload, make == &tcp_pair ? kHeadBytes : std::size_t{32} << 10);
-    EXPECT_EQ(begun->bytes, data.size());
+    for (const bool exchange : {true, false}) {
+      Raw raw(make);
+      const auto data = numbered(2 * kExchangeHeadBytes);
+      Send send = send_to(1, 1, data);
+      Receive receive = receive_from(1, exchange ? 1 : 2, {});
+      raw.rank->post(receive);
+      raw.rank->post(send);
+      raw.rank->progress();
+      const auto begun = raw.read_frame();
+      ASSERT_TRUE(begun);
+      const std::size_t near = exchange ? kExchangeHeadBytes : kHeadBytes;
+      EXPECT_EQ(begun->payload, make == &tcp_pair ? near : std::size_t{32} << 10);
+      EXPECT_EQ(begun->bytes, data.size());
+    }
   }
 }
 
