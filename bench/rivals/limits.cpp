@@ -51,6 +51,7 @@ std::byte* map(std::size_t bytes, int sharing) {
   void* const place =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (place == MAP_FAILED) fail("mmap");
+  madvise(place, bytes, MADV_HUGEPAGE);  // all that memory can give, where the system has any
   return static_cast<std::byte*>(place);
 }
 
