@@ -67,25 +67,19 @@ Result<std::unique_ptr<Memory>> Memory::create(Bytes reserve) {
   return std::unique_ptr<Memory>(new Memory(fd, base, Bytes{bytes}));
 }
 
-// The address is chosen by reserving more than is needed: the system need not align a file's.
+// The system need not align a file's address, so a place for more than is needed is looked for
+// first.
 std::byte* Memory::map(int fd, Bytes bytes) {
   const std::size_t more = bytes.value() + kHugePage;
-  void* reserved = ::mmap(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (more < bytes.value() || reserved == MAP_FAILED) return nullptr;
-  auto* const begin = static_cast<std::byte*>(reserved);
-  const std::size_t before = -reinterpret_cast<std::uintptr_t>(begin) % kHugePage;
-  void* base = ::mmap(begin + before, bytes.value(), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
-  const int error = errno;
-  if (base == MAP_FAILED) {
-    ::munmap(begin, more);
-    errno = error;
-    return nullptr;
+  void* const place = ::mmap(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* wished = nullptr;
+  if (place != MAP_FAILED) {
+    wished = reinterpret_cast<void*>(round_up(reinterpret_cast<std::uintptr_t>(place), kHugePage));
+    ::munmap(place, more);
   }
-  const std::size_t end = before + round_up(bytes.value(), kPage);
-  if (before > 0) ::munmap(begin, before);
-  if (end < more) ::munmap(begin + end, more - end);
-  return static_cast<std::byte*>(base);
+  void* const base =
+      ::mmap(wished, bytes.value(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  return base != MAP_FAILED ? static_cast<std::byte*>(base) : nullptr;
 }
 
 Result<std::byte*> Memory::allocate(Bytes size, Touch touch) {

@@ -46,8 +46,8 @@ class Memory {
   /// the time, and coming to be no longer than faults for every small page would. Linux 6.1 and
   /// later, which need no setting for it; else nothing happens.
   static void use_huge_pages(std::byte* block, Bytes size);
-  /// The file as every process maps it, at a multiple of kHugePage; null if the system refuses, and
-  /// then errno says why.
+  /// The file as every process maps it, at a multiple of kHugePage if there is room; null if the
+  /// system refuses, and then errno says why.
   static std::byte* map(int fd, Bytes bytes);
 
   /// Offset of [data, data + size) if it lies inside, else nothing.
