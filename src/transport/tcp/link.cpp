@@ -36,9 +36,7 @@ Core::Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes s
       head_bytes_max(eager_bytes.value()),
       segment_bytes(segment.value()),
       one_way_bytes(one_and_a_half(segment.value())),
-      matcher(rank_count,
-              Matcher::Pool{.arrival_count = kTransfersExpected,
-                            .block = Bytes{std::min(eager_bytes.value(), kUnevenHeadBytes)}}),
+      matcher(rank_count, Matcher::Pool{.arrival_count = kTransfersExpected, .block = eager_bytes}),
       outgoing(kTransfersExpected),
       incoming(kTransfersExpected) {
   busy.reserve(rank_count);
