@@ -262,7 +262,8 @@ class Context {
   Communicator world() const;
 
   /// Library-owned memory that peers on the host read in place; uninitialised, aligned to 64
-  /// bytes. Outlives the context if the caller keeps it.
+  /// bytes. From 2 MiB on it takes its memory at once, in huge pages, where the system gives such
+  /// (Linux 6.1), else when it is touched. Outlives the context if the caller keeps it.
   Result<std::shared_ptr<std::byte>> allocate(Bytes size);
   Statistics statistics() const;
 
