@@ -47,7 +47,14 @@ class CollectiveOperation final : public Operation {
   void set_id(OperationId id) { spec_.id = id; }
   /// Ready to run once more on these buffers, which are in place if the last ones were. Nothing is
   /// allocated unless the name is long.
-  void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted);
+  void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted) {
+    Operation::renew(name, submitted);
+    set_buffers(in, out);
+    position_ = 0;
+    replayed_ = 0;
+    round_ = {};
+    open_count_ = 0;
+  }
   const OperationId* id() const override { return &spec_.id; }
   std::optional<Rank> lost_peer() const override;
   bool done_by(Rank world_rank, const Farewell& farewell) const override;
@@ -67,7 +74,8 @@ class CollectiveOperation final : public Operation {
     Transport* transport = nullptr;
     Transfer* transfer = nullptr;  // `send` or `receive`; none if it is local
     Place source, target, operand;
-    bool held = false;  // until the one before is done
+    bool held = false;            // until the one before is done
+    Slot* opened_next = nullptr;  // of its round
     const CollectiveOperation* owner = nullptr;
     // Of this run.
     enum class State : std::uint8_t { kHeld, kOpen, kDone } state = State::kDone;
@@ -81,8 +89,8 @@ class CollectiveOperation final : public Operation {
   /// What is open at one time, in slots_.
   struct Round {
     std::uint32_t first = 0, count = 0;
-    std::uint32_t receives = 0;  // of these
-    std::size_t position = 0;    // in the program, after it
+    Slot* opened_first = nullptr;
+    std::size_t position = 0;  // in the program, after it
   };
   bool begin() override;
   bool advance() override;  // zero or more rounds
@@ -93,11 +101,15 @@ class CollectiveOperation final : public Operation {
   const Slot* flows_into(const Round& first, const Round& second) const;
   void prepare_round(const Program::Instruction& round);
   void prepare(Slot& slot, const Action& action) const;
+  void put_in_order(Round& round);
   void open_round();
   void open(Slot& slot);
   bool poll_round();  // true if a slot changed
   bool close(Slot& slot);
-  std::span<Slot> round() { return std::span(slots_).subspan(round_.first, round_.count); }
+  std::span<Slot> slots_of(const Round& round) {
+    return std::span(slots_).subspan(round.first, round.count);
+  }
+  std::span<Slot> round() { return slots_of(round_); }
   std::span<const Slot> slots_of(const Round& round) const {
     return std::span(slots_).subspan(round.first, round.count);
   }
@@ -114,7 +126,14 @@ class CollectiveOperation final : public Operation {
   std::byte* at(const Place& place) const {
     return buffers_[static_cast<std::size_t>(place.buffer)] + place.offset;
   }
-  void set_buffers(const void* in, void* out);
+  void set_buffers(const void* in, void* out) {
+    spec_.in = static_cast<const std::byte*>(in);
+    spec_.out = static_cast<std::byte*>(out);
+    // The schedule never writes `in`, so the cast only unifies the buffers' types.
+    buffers_[static_cast<std::size_t>(Buffer::kIn)] = const_cast<std::byte*>(spec_.in);
+    buffers_[static_cast<std::size_t>(Buffer::kOut)] = spec_.out;
+    buffers_[static_cast<std::size_t>(Buffer::kScratch)] = spec_.scratch.get();
+  }
   void reduce(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
   bool divides_at(const Action& action) const;
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);

@@ -35,13 +35,8 @@ void Operation::finish() {
   if (phase_.exchange(kFinished, std::memory_order_acq_rel) == kSleptOn) futex_wake_all(phase_);
 }
 
-void Operation::renew(std::string_view name, std::uint64_t submitted) {
-  if (!terms_.name.empty() || !name.empty()) terms_.name = name;
-  terms_.submitted = submitted;
-  deadline_.reset();
-  started_ = false;
-  handed_over = false;
-  phase_.store(kRunning, std::memory_order_relaxed);
+void Operation::rename(std::string_view name) {
+  terms_.name = name;
 }
 
 bool Operation::overdue(Clock::time_point now) {

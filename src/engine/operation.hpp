@@ -88,7 +88,14 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// "; send to rank 3 16/64 bytes"
   static std::string describe(const Transfer& transfer, bool sends);
   /// Ready to run once more; of an operation that ended well and that nobody else holds.
-  void renew(std::string_view name, std::uint64_t submitted);
+  void renew(std::string_view name, std::uint64_t submitted) {
+    if (!terms_.name.empty() || !name.empty()) rename(name);
+    terms_.submitted = submitted;
+    deadline_.reset();
+    started_ = false;
+    handed_over = false;
+    phase_.store(kRunning, std::memory_order_relaxed);
+  }
   static constexpr std::uint32_t kRunning = 0, kSleptOn = 1, kFinished = 2;
 
   const Transfer* disagreement_ = nullptr;
@@ -96,6 +103,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   Result<void> outcome_;
 
  private:
+  void rename(std::string_view name);
+
   OperationTerms terms_;
   std::optional<Clock::time_point> deadline_;
   Stream::Mark mark_ = 0;

@@ -98,17 +98,6 @@ Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& m
   return {};
 }
 
-/// For a call like one before, the operation that ran then.
-Result<void> find_operation(const Call& call, CommunicatorState& state, Lease& found) {
-  found = state.operations.find(call);
-  if (!found) return make_operation(call, state, found);
-  if (auto valid = check_buffers(call.arguments, found.extents(), *state.group); !valid) {
-    return valid;
-  }
-  found.renew(call);
-  return {};
-}
-
 /// The operation's place in the order of the communicator.
 void number(CollectiveOperation& operation, CommunicatorState& state) {
   operation.set_id({state.group->communicator, state.next_sequence.fetch_add(1)});
@@ -124,8 +113,11 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
                             .in = &mine.signature,
                             .out = all.data(),
                             .count = Count{sizeof(Signature)}};
-  Lease comparing;
-  if (auto made = find_operation({arguments, options}, state, comparing); !made) return made;
+  const Call call{arguments, options};
+  Lease comparing = state.operations.find(call, *state.group);
+  if (!comparing) {
+    if (auto made = make_operation(call, state, comparing); !made) return made;
+  }
   number(*comparing, state);
   if (auto shown = state.context->engine->run(*comparing); !shown) return shown;
   bool equal = true;
@@ -142,19 +134,23 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
       "ranks disagree on " + std::string(name(mine.program->collective)) + named + ": " + text};
 }
 
-/// Checked, made and numbered; ready for the engine.
-Result<void> prepare(const Call& call, CommunicatorState& state, Lease& operation) {
-  if (!is_open(state)) return closed_error(state, name(call.arguments.collective));
-  if (auto found = find_operation(call, state, operation); !found) {
-    // Not the caller's mistake: the other ranks count this call, so it counts here as well.
-    if (found.error().kind != ErrorKind::kInvalidArgument) state.next_sequence.fetch_add(1);
-    return found;
+/// Checked, made and numbered, ready for the engine; none if `outcome` tells what is wrong. It is
+/// no Result, since a small call takes as long as a few dozen instructions.
+Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome) {
+  if (!is_open(state)) {
+    outcome = closed_error(state, name(call.arguments.collective));
+    return Lease();
   }
-  if (state.context->check) {
-    if (auto same = compare_across_ranks(*operation, state); !same) return same;
+  Lease operation = state.operations.find(call, *state.group);
+  if (!operation) outcome = make_operation(call, state, operation);
+  // Not the caller's mistake: the other ranks count this call, so it counts here as well.
+  if (!outcome && outcome.error().kind != ErrorKind::kInvalidArgument) {
+    state.next_sequence.fetch_add(1);
   }
+  if (operation && state.context->check) outcome = compare_across_ranks(*operation, state);
+  if (!outcome) return Lease();
   number(*operation, state);
-  return {};
+  return operation;
 }
 
 }  // namespace
@@ -170,15 +166,17 @@ const std::vector<Rank>& Communicator::world_ranks() const {
 }
 
 Result<Request> Communicator::start(const Arguments& arguments, const CallOptions& options) {
-  Lease operation;
-  if (auto ready = prepare({arguments, options}, *state_, operation); !ready) return ready.error();
+  Result<void> outcome;
+  const Lease operation = prepare({arguments, options}, *state_, outcome);
+  if (!operation) return std::move(outcome).error();
   state_->context->engine->submit(operation.shared(), options.background);
   return Request(operation.shared(), state_->context);
 }
 
 Result<void> Communicator::run(const Arguments& arguments, const CallOptions& options) {
-  Lease operation;
-  if (auto ready = prepare({arguments, options}, *state_, operation); !ready) return ready;
+  Result<void> outcome;
+  const Lease operation = prepare({arguments, options}, *state_, outcome);
+  if (!operation) return outcome;
   return state_->context->engine->run(*operation);
 }
 

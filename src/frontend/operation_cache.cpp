@@ -11,52 +11,54 @@
 
 namespace farandole {
 
-OperationCache::Key OperationCache::key_of(const Call& call) {
-  const Arguments& arguments = call.arguments;
-  return {.count = arguments.count,
-          .root = arguments.root,
-          .size_shift = call.options.size_shift,
-          .collective = arguments.collective,
-          .dtype = arguments.dtype,
-          .reduction = arguments.reduction,
-          .in_place = arguments.in == arguments.out,
-          .deterministic = call.options.deterministic};
+namespace {
+
+std::size_t hash(const Arguments& arguments) {
+  const auto small = static_cast<std::size_t>(arguments.collective) << 24 |
+                     static_cast<std::size_t>(arguments.dtype) << 16 |
+                     static_cast<std::size_t>(arguments.reduction) << 8 |
+                     static_cast<std::size_t>(arguments.in == arguments.out);
+  const auto root = static_cast<std::size_t>(arguments.root.value()) << 32;
+  return ((arguments.count.value() * 31 + small + root) * 0x9e3779b97f4a7c15) >> 32;
 }
 
-std::size_t OperationCache::index_of(const Key& key) {
-  const auto small =
-      static_cast<std::size_t>(key.collective) << 24 | static_cast<std::size_t>(key.dtype) << 16 |
-      static_cast<std::size_t>(key.reduction) << 8 | static_cast<std::size_t>(key.in_place);
-  const auto root = static_cast<std::size_t>(key.root.value()) << 32;
-  const std::size_t hash = (key.count.value() * 31 + small + root) * 0x9e3779b97f4a7c15;
-  return (hash >> 32) % kEntries;
+/// Whether they differ in their addresses at most, and both are in place or both are not.
+bool alike(const Arguments& a, const Arguments& b) {
+  return a.count == b.count && a.collective == b.collective && a.dtype == b.dtype &&
+         a.reduction == b.reduction && a.root == b.root && (a.in == a.out) == (b.in == b.out);
 }
 
 /// Whether it ended well and nobody else holds it any more.
-bool OperationCache::is_free(const std::shared_ptr<CollectiveOperation>& operation) {
+bool is_free(const std::shared_ptr<CollectiveOperation>& operation) {
   if (operation.use_count() > 1) return false;
   // Giving up a copy orders what other threads did with theirs before what the caller does now.
   if (operation->handed_over) (void)std::shared_ptr(operation);
   return operation->finished() && operation->outcome();
 }
 
-OperationCache::Lease OperationCache::find(const Call& call) {
-  if (call.arguments.by_rank) return Lease();
-  const Key key = key_of(call);
-  Slot& slot = slots_[index_of(key)];
-  if (slot.taken.exchange(true, std::memory_order_acquire)) return Lease();
-  if (slot.generation == generation_.load(std::memory_order_relaxed) && slot.key == key &&
-      slot.algorithm == call.options.algorithm && is_free(slot.operation)) {
-    return Lease(slot);
-  }
-  slot.taken.store(false, std::memory_order_release);
-  return Lease();
-}
+}  // namespace
 
-void OperationCache::Lease::renew(const Call& call) const {
-  add_owned(slot_->calls, 1);
-  const std::uint64_t now = slot_->bytes <= kUntimedMax ? 0 : Ticks::now();
-  slot_->operation->renew(call.arguments.in, call.arguments.out, call.options.name, now);
+OperationCache::Lease OperationCache::find(const Call& call, const Group& group) {
+  const auto& [arguments, options] = call;
+  if (arguments.by_rank) return Lease();
+  Slot& slot = slots_[hash(arguments) % kEntries];
+  if (slot.taken.exchange(true, std::memory_order_acquire)) return Lease();
+  Lease lease(slot);
+  if (slot.generation != generation_.load(std::memory_order_relaxed) ||
+      !alike(slot.arguments, arguments) || slot.size_shift != options.size_shift ||
+      slot.deterministic != options.deterministic || slot.algorithm != options.algorithm ||
+      !is_free(slot.operation)) {
+    return Lease();
+  }
+  if (slot.arguments.in != arguments.in || slot.arguments.out != arguments.out) {
+    if (!check_buffers(arguments, slot.extents, group)) return Lease();
+    slot.arguments.in = arguments.in;
+    slot.arguments.out = arguments.out;
+  }
+  add_owned(slot.calls, 1);
+  const std::uint64_t now = slot.bytes <= kUntimedMax ? 0 : Ticks::now();
+  slot.operation->renew(arguments.in, arguments.out, options.name, now);
+  return lease;
 }
 
 OperationCache::Lease OperationCache::keep(const Call& call,
@@ -72,16 +74,20 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   const std::size_t slot_bytes =
       (spec.chunks.chunk_elements_max() * size_of(arguments.dtype)).value();
   const bool staged = spec.staged_in != nullptr || spec.staged_out != nullptr;
-  const Key key = key_of(call);
-  Slot& slot = slots_[index_of(key)];
+  Slot& slot = slots_[hash(arguments) % kEntries];
   if (arguments.by_rank || staged || spec.program->actions_per_round_max > kTransfersMax ||
       (slots > 0 && slot_bytes > kScratchBytesMax / slots) ||
       slot.taken.exchange(true, std::memory_order_acquire)) {
-    return Lease(std::move(made));
+    auto passing = std::make_unique<Slot>();
+    passing->kept = false;
+    passing->operation = std::move(made);
+    return Lease(*passing.release());
   }
   forget(slot);
   slot.generation = generation_.load(std::memory_order_relaxed);
-  slot.key = key;
+  slot.arguments = arguments;
+  slot.size_shift = call.options.size_shift;
+  slot.deterministic = call.options.deterministic;
   slot.algorithm = call.options.algorithm;
   slot.extents = extents;
   slot.operation = std::move(made);
