@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/asymmetric_fence.hpp"
 #include "base/owned_sum.hpp"
 
 namespace farandole {
@@ -63,7 +64,12 @@ void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
   submitted_.push(node);
   // A driver that is about to stop looks at the queue once more after it gave up the role, so
   // one of the two sides always sees the other.
-  if (driving_.load(std::memory_order_seq_cst)) {
+  Driver driver = driving_.load(std::memory_order_seq_cst);
+  if (driver == Driver::kUnfenced && background) {
+    AsymmetricFence::heavy();
+    driver = driving_.load(std::memory_order_seq_cst);
+  }
+  if (driver != Driver::kNone) {
     doorbell_.ring();
   } else if (background) {
     wake();
@@ -73,7 +79,7 @@ void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
 Result<void> Engine::run(Operation& operation) {
   const std::uint64_t submitted = operation.terms().submitted;
   const auto since = [&] { return submitted != 0 ? submitted : Ticks::now(); };
-  if (try_drive()) {
+  if (try_drive(Driver::kUnfenced)) {
     start_submitted();  // what came before
     start(operation);   // ends here, so nobody else needs to hold it
     step_operations();  // a small message is sent and done
@@ -92,7 +98,7 @@ Result<void> Engine::run(Operation& operation) {
 bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {
   std::optional<Clock::time_point> spin_end;
   while (!operation.finished() && !give_up.passed()) {
-    if (try_drive()) {
+    if (try_drive(Driver::kFenced)) {
       drive_to_end(operation, since, give_up);
       return operation.finished();
     }
@@ -120,14 +126,19 @@ void Engine::wake() {
   work_.notify_one();
 }
 
-bool Engine::try_drive() {
-  return !driving_.load(std::memory_order_relaxed) &&
-         !driving_.exchange(true, std::memory_order_seq_cst);
+bool Engine::try_drive(Driver as) {
+  Driver none = Driver::kNone;
+  return driving_.load(std::memory_order_relaxed) == none &&
+         driving_.compare_exchange_strong(none, as, std::memory_order_seq_cst);
 }
 
 void Engine::stop_driving() {
   const bool more = first_ != nullptr;
-  driving_.store(false, std::memory_order_seq_cst);
+  if (driving_.load(std::memory_order_relaxed) == Driver::kUnfenced) {
+    AsymmetricFence::store(driving_, Driver::kNone);
+  } else {
+    driving_.store(Driver::kNone, std::memory_order_seq_cst);
+  }
   if (more || !submitted_.empty() || news_.load(std::memory_order_seq_cst)) wake();
 }
 
@@ -160,19 +171,19 @@ void Engine::drive_until(Done done, Deadline give_up) {
 void Engine::run() {
   while (!stopping_.load()) {
     const std::uint32_t seen = work_.load(std::memory_order_seq_cst);
-    if (try_drive()) {
+    if (try_drive(Driver::kFenced)) {
       drive_until(
           [&] {
             return stopping_.load() || (first_ == nullptr && submitted_.empty() &&
                                         !news_.load(std::memory_order_acquire));
           },
           Deadline::never());
-      driving_.store(false, std::memory_order_seq_cst);
+      driving_.store(Driver::kNone, std::memory_order_seq_cst);
       if (!submitted_.empty()) continue;
     }
     if (!stopping_.load()) work_.wait(seen, std::memory_order_seq_cst);
   }
-  while (!try_drive()) std::this_thread::yield();
+  while (!try_drive(Driver::kFenced)) std::this_thread::yield();
   end_all();
 }
 
@@ -190,7 +201,7 @@ void Engine::end_all() {
     operation.in_flight.reset();
   }
   last_ = &first_;
-  driving_.store(false, std::memory_order_seq_cst);
+  driving_.store(Driver::kNone, std::memory_order_seq_cst);
 }
 
 // Stepping ---------------------------------------------------------------------------------------

@@ -117,7 +117,10 @@ class Engine {
   void wake();
   /// The driver steps until the operation is finished, or until `give_up`, and drives no longer.
   void drive_to_end(const Operation& operation, std::uint64_t since, Deadline give_up);
-  bool try_drive();
+  /// Whether whoever drives looks at the queue once more behind a fence when it stops; else whoever
+  /// submits meanwhile fences for both.
+  enum class Driver : std::uint8_t { kNone, kUnfenced, kFenced };
+  bool try_drive(Driver as);
   void stop_driving();
   /// Steps until `done()`, or in a quiet moment after `give_up`; the caller is the driver.
   template <class Done>
@@ -154,7 +157,7 @@ class Engine {
   std::vector<pollfd> wakers_;
 
   SubmissionQueue<Operation> submitted_;
-  std::atomic<bool> driving_{false};
+  std::atomic<Driver> driving_{Driver::kNone};
   std::atomic<std::uint32_t> work_{0};  // the progress thread sleeps on it
   std::atomic<bool> stopping_{false};
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/asymmetric_fence.hpp"
 #include "engine/engine.hpp"
 
 namespace farandole {
@@ -24,6 +25,7 @@ void Engine::post_news(Add add) {
     add(waiting_news_);
     news_.store(true, std::memory_order_seq_cst);
   }
+  AsymmetricFence::heavy();  // a driver that is about to stop looks for news as for submissions
   doorbell_.ring();
   wake();
 }
@@ -205,7 +207,7 @@ std::string Engine::state() {
   post_news([&](News& news) { news.askers.push_back(std::move(asked)); });
   // Whoever drives answers, also one that waits for its own operation and never stops.
   while (answer.wait_for(kAnswerPause) != std::future_status::ready) {
-    if (!try_drive()) continue;
+    if (!try_drive(Driver::kFenced)) continue;
     take_news();
     stop_driving();
   }

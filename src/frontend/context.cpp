@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/asymmetric_fence.hpp"
 #include "base/settings.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
@@ -32,6 +33,8 @@ Result<void> rendezvous(ContextState& state) {
   NewsRelay& relay = state.relay;
   events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
+  // Ranks that share cores sleep often, and each sleep would pay for the fence.
+  if (!shares_cores(state)) AsymmetricFence::enable();
   auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
   if (!cards) return cards.error();
   if (state.job.rank == Rank{0}) {

@@ -143,13 +143,16 @@ int usable_cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+bool shares_cores(const ContextState& state) {
+  return state.job.local_size > usable_cores();
+}
+
 Result<EngineOptions> engine_options(const ContextState& state) {
   EngineOptions options;
   options.members = state.members;
   options.self = state.job.rank;
   options.describe = &describe;
-  const bool shared = state.job.local_size > usable_cores();
-  options.pause = shared ? std::chrono::microseconds(0) : kPause;
+  options.pause = shares_cores(state) ? std::chrono::microseconds(0) : kPause;
   auto spin = number_setting("FARANDOLE_SPIN");
   if (!spin) return spin.error();
   if (*spin >= 0) options.spin = std::chrono::microseconds(static_cast<std::int64_t>(*spin * 1e6));

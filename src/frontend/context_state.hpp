@@ -177,6 +177,8 @@ Result<void> read_settings(ContextState& state);
 
 /// Cores that this process may run on.
 int usable_cores();
+/// Whether this host's ranks are more than those.
+bool shares_cores(const ContextState& state);
 
 /// Ranks and cores decide how a wait spins, FARANDOLE_SPIN how long. Errors as above.
 Result<EngineOptions> engine_options(const ContextState& state);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/asymmetric_fence.hpp"
 #include "farandole/result.hpp"
 
 namespace farandole {
@@ -14,12 +15,12 @@ namespace farandole {
 /// Wakes a sleeping engine, from this process or another one on the host.
 ///
 /// The sleeper arms a word that its peers can read, looks for work once more, and sleeps on fd().
-/// Whoever makes work for it publishes the work with a sequentially consistent store, so that
-/// either side sees what the other one wrote, and calls ring(), which costs one load unless the
-/// word is armed; ringing disarms it. The wake-up itself is a datagram to a socket in Linux's
-/// abstract name space: no file, nothing to clean up, and a stranger's datagram only wakes the
-/// engine for nothing.
-/// Threads   arm(), disarm() and drain() from the sleeper; ring() from any thread.
+/// Whoever makes work for it publishes the work by AsymmetricFence::store(), or a sequentially
+/// consistent one, so that either side sees what the other one wrote, and calls ring(), which costs
+/// one load unless the word is armed; ringing disarms it. The wake-up itself is a datagram to a
+/// socket in Linux's abstract name space: no file, nothing to clean up, and a stranger's datagram
+/// only wakes the engine for nothing. Threads   arm(), disarm() and drain() from the sleeper;
+/// ring() from any thread.
 class Doorbell {
  public:
   /// `armed` lives in memory that all ringers map, and outlives the bell.
@@ -30,7 +31,10 @@ class Doorbell {
 
   int fd() const { return fd_; }
   const std::string& address() const { return address_; }
-  void arm() { armed_.store(1, std::memory_order_seq_cst); }
+  void arm() {
+    armed_.store(1, std::memory_order_seq_cst);
+    AsymmetricFence::heavy();
+  }
   void disarm() { armed_.store(0, std::memory_order_relaxed); }
   void drain();
   void ring() { ring(armed_, address_, fd_); }

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/asymmetric_fence.hpp"
 #include "farandole/types.hpp"
 #include "transport/memory.hpp"
 #include "transport/transfer.hpp"
@@ -83,8 +84,9 @@ constexpr std::size_t block_offset(std::uint64_t index, std::size_t block, std::
   return index % (pipe / block) * block;
 }
 
-/// Lines of a ring: fewer when many ranks share the host, so that rings stay a small part of it. A
-/// slot that begins before the end may reach kSlotLinesMax - 1 lines beyond.
+/// Lines of a ring, a power of two, so that finding one takes no division: fewer when many ranks
+/// share the host, so that rings stay a small part of it. A slot that begins before the end may
+/// reach kSlotLinesMax - 1 lines beyond.
 inline constexpr std::size_t kSlotLinesMax = 64;
 constexpr std::size_t line_count(std::size_t ranks_on_host) {
   const std::size_t slots =
@@ -133,11 +135,16 @@ constexpr std::uint64_t mark_of(std::uint64_t line, std::uint64_t token) {
   return (line + 1) * 0x9e3779b97f4a7c15 ^ token;
 }
 
+/// Of a line in a ring of `lines`.
+constexpr std::size_t index_in(std::uint64_t line, std::size_t lines) {
+  return line & (lines - 1);
+}
+
 /// The line after a slot with so much payload: the next one, or, if that lies beyond the end, the
 /// first of the next lap.
 constexpr std::uint64_t line_after(std::uint64_t line, std::size_t payload, std::size_t lines) {
   const std::size_t slot = (sizeof(Slot) - Slot::kPayloadBytes + payload + kLine - 1) / kLine;
-  const std::size_t left = lines - line % lines;
+  const std::size_t left = lines - index_in(line, lines);
   return line + (slot < left ? slot : left);
 }
 
@@ -176,7 +183,7 @@ static_assert(sizeof(Entry) == 2 * kLine);
 /// Stores that a sleeping peer must not miss; see Doorbell.
 template <class T>
 void publish(std::atomic<T>& field, T value) {
-  field.store(value, std::memory_order_seq_cst);
+  AsymmetricFence::store(field, value);
 }
 template <class T>
 T observe(const std::atomic<T>& field) {

@@ -54,7 +54,7 @@ struct Peer {
     return connected.load(std::memory_order_acquire) && !failed.load(std::memory_order_relaxed);
   }
   Slot& slot_at(Line* ring_lines, std::uint64_t line) const {
-    return reinterpret_cast<Slot&>(ring_lines[line % lines]);
+    return reinterpret_cast<Slot&>(ring_lines[index_in(line, lines)]);
   }
   void ring() { Doorbell::ring(*armed, bell_address, bell_fd); }
 };

@@ -58,11 +58,13 @@ Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
                  std::string("getrandom gave no token: ") + std::strerror(errno) + "."};
   }
   header_of(memory).token = token;
-  return std::map<std::string, std::string>{
+  std::map<std::string, std::string> cards{
       {"shm.memory", std::to_string(::getpid()) + ":" + std::to_string(memory.fd()) + ":" +
                          std::to_string(memory.reserved().value())},
       {"shm.token", std::to_string(token)},
       {"shm.doorbell", bell.address()}};
+  if (AsymmetricFence::enabled()) cards.emplace("shm.fence", "asymmetric");
+  return cards;
 }
 
 ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Doorbell& bell,
@@ -80,6 +82,7 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
   peers_.by_rank.resize(members_.size());
   for (const Member& member : members_) {
     if (member.host_id != own.host_id || !member.cards.contains("shm.memory")) continue;
+    if (!member.cards.contains("shm.fence")) AsymmetricFence::disable();
     auto peer = std::make_unique<Peer>();
     peer->rank = member.rank;
     peer->local_index = peers_.local.size();

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/asymmetric_fence.hpp"
 #include "unit/frontend/counters.hpp"
 #include "unit/frontend/ranks.hpp"
 
@@ -233,6 +234,31 @@ TEST_P(Repeat, CallsAreCounted) {
   });
 }
 
+// Goal: a call like one before is checked again where its buffers are others. Method: each buffer
+// is missing once, and overlaps the other one once, between calls that are right.
+TEST_P(Repeat, WrongBuffersAreFoundAgain) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    std::vector<float> in(8, 1), out(8);
+    const auto sum = [&](const float* from, float* to) {
+      return world.allreduce(from, to, Count{4}, DType::kFloat32);
+    };
+    const std::tuple<const float*, float*, std::string> wrong[] = {
+        {nullptr, out.data(), "'in' is null"},
+        {in.data(), nullptr, "'out' is null"},
+        {out.data() + 1, out.data(), "'out' is overlapping"}};
+    for (const auto& [from, to, words] : wrong) {
+      ASSERT_TRUE(sum(in.data(), out.data()));
+      const auto refused = sum(from, to);
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+      EXPECT_NE(refused.error().message.find(words), std::string::npos) << refused.error().message;
+    }
+    ASSERT_TRUE(sum(in.data(), out.data()));
+    EXPECT_EQ(out[3], 2.0F);
+  });
+}
+
 // Goal: threads that make equal calls at once, while another one has the operations forgotten, get
 // their own results. Method: two threads a rank, whose sums are all alike, so that it does not
 // matter which of one rank meets which of the other.
@@ -263,6 +289,45 @@ TEST_P(Repeat, ThreadsDoNotShareOperations) {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     EXPECT_LE(context.statistics().wait_seconds, 2 * seconds + 0.1);  // of two threads
     EXPECT_LE(context.statistics().active_seconds, seconds + 0.1);
+  });
+}
+
+// Goal: what a thread starts while another one's short call ends is run, although nobody waits for
+// it. Method: one call and one start at about the same moment, then both threads only look.
+TEST(Submission, IsSeenByADriverThatStops) {
+  AsymmetricFence::enable();
+  Contexts contexts = make_ranks(1, "inproc");
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    constexpr int kRounds = 10'000;
+    std::atomic<int> arrived{0};
+    const auto meet = [&](int round) {
+      arrived.fetch_add(1);
+      for (int look = 1; arrived.load() < 2 * round; ++look) {
+        if (look % 1000 == 0) std::this_thread::yield();
+      }
+    };
+    std::thread caller([&] {
+      for (int round = 1; round <= kRounds; ++round) {
+        meet(2 * round - 1);
+        for (std::atomic<int> wait{round % 300}; wait > 0;) --wait;
+        EXPECT_TRUE(world.barrier());
+        meet(2 * round);
+      }
+    });
+    bool all_ran = true;
+    for (int round = 1; round <= kRounds; ++round) {
+      meet(2 * round - 1);
+      auto request = world.start(Arguments{});
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+      while (all_ran && !*request->test() && std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+      }
+      all_ran = all_ran && *request->test();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));  // nobody drives in between
+      meet(2 * round);
+    }
+    caller.join();
+    EXPECT_TRUE(all_ran);
   });
 }
 

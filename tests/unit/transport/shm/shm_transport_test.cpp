@@ -87,6 +87,20 @@ TEST(ShmConnect, ChecksWhatItMaps) {
   ::close(unsealed);
 }
 
+// Goal: stores are as cheap as an asymmetric fence makes them only if all ranks of the host have
+// it. Method: a peer with the card, then one without.
+TEST(ShmConnect, AgreesOnTheFence) {
+  const bool able = AsymmetricFence::enable();
+  ShmRank a(0), b(1);
+  const auto both = a.join({a.member, b.member});
+  EXPECT_EQ(AsymmetricFence::enabled(), able);
+  Member without = b.member;
+  without.cards.erase("shm.fence");
+  ShmRank other(0);
+  const auto one = other.join({other.member, without});
+  EXPECT_FALSE(AsymmetricFence::enabled());
+}
+
 // Goal: a peer that fails while this rank waits for it ends the wait with its name.
 // Method: another thread reports the failure while connect() waits without a deadline.
 TEST(ShmConnect, PeerFailureEndsTheWait) {
