@@ -134,7 +134,7 @@ def cpp() -> None:
 
 def asan() -> None:
     """The same under AddressSanitizer and UndefinedBehaviorSanitizer, without the enumerations that
-    do a thousand times what other tests do once."""
+    do a thousand times what other tests do once; the matrix of dtypes on up to 5 ranks and on 8."""
     preset("asan")
 
 
