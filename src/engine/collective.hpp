@@ -75,6 +75,7 @@ class CollectiveOperation final : public Operation {
     Transfer* transfer = nullptr;  // `send` or `receive`; none if it is local
     Place source, target, operand;
     bool held = false;            // until the one before is done
+    bool piecewise = false;       // a local copy that sends of its source follow
     Slot* opened_next = nullptr;  // of its round
     const CollectiveOperation* owner = nullptr;
     // Of this run.
@@ -99,13 +100,17 @@ class CollectiveOperation final : public Operation {
   bool find_round();  // likewise
   void record();
   const Slot* flows_into(const Round& first, const Round& second) const;
+  bool copies_beside(const Round& first, const Round& second) const;
+  bool copies_beside(const Slot& before, const Slot& copy) const;
   void prepare_round(const Program::Instruction& round);
   void prepare(Slot& slot, const Action& action) const;
+  void follow_copies(const Round& round);
   void put_in_order(Round& round);
   void open_round();
   void open(Slot& slot);
   bool poll_round();  // true if a slot changed
   bool close(Slot& slot);
+  void copy(Slot& slot, Bytes bytes);  // on from where it is
   std::span<Slot> slots_of(const Round& round) {
     return std::span(slots_).subspan(round.first, round.count);
   }

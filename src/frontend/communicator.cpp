@@ -17,13 +17,6 @@ namespace {
 
 using Lease = OperationCache::Lease;
 
-Result<std::shared_ptr<std::byte>> library_memory(const std::shared_ptr<Memory>& memory,
-                                                  Bytes size) {
-  auto block = memory->allocate(Bytes{std::max(size.value(), std::size_t{1})}, Memory::Touch::kAll);
-  if (!block) return block.error();
-  return std::shared_ptr<std::byte>(*block, [memory](std::byte* data) { memory->release(data); });
-}
-
 /// The memory that a schedule needs and the caller did not give.
 Result<void> stage(const Call& call, const Plan& plan, const ContextState& context, Count in_count,
                    CollectiveSpec& spec) {
@@ -31,12 +24,12 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
   const Bytes element = size_of(arguments.dtype);
   if (const auto slots = static_cast<std::size_t>(spec.program->scratch_slots); slots > 0) {
     const Bytes each = spec.chunks.chunk_elements_max() * element;
-    auto scratch = library_memory(context.memory, Bytes{each.value() * slots});
+    auto scratch = allocate_shared(context.memory, Bytes{each.value() * slots});
     if (!scratch) return scratch.error();
     spec.scratch = *std::move(scratch);
   }
   if (spec.out == nullptr && plan.touches_out && arguments.collective == Collective::kReduce) {
-    auto out = library_memory(context.memory, arguments.count * element);
+    auto out = allocate_shared(context.memory, arguments.count * element);
     if (!out) return out.error();
     spec.staged_out = *std::move(out);
     spec.out = spec.staged_out.get();
@@ -45,7 +38,7 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
       reduces(arguments.collective) && arguments.reduction == Reduction::kPremultipliedSum;
   const bool aside = arguments.collective == Collective::kAlltoall && spec.in == spec.out;
   if ((!scales && !aside) || in_count.value() == 0) return {};
-  auto copy = library_memory(context.memory, in_count * element);
+  auto copy = allocate_shared(context.memory, in_count * element);
   if (!copy) return copy.error();
   spec.staged_in = *std::move(copy);
   if (scales) {

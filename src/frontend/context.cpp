@@ -233,11 +233,7 @@ std::vector<MemberInfo> Context::members() const {
 }
 
 Result<std::shared_ptr<std::byte>> Context::allocate(Bytes size) {
-  auto block =
-      state_->memory->allocate(Bytes{std::max(size.value(), std::size_t{1})}, Memory::Touch::kAll);
-  if (!block) return block.error();
-  return std::shared_ptr<std::byte>(
-      *block, [memory = state_->memory](std::byte* data) { memory->release(data); });
+  return allocate_shared(state_->memory, size);
 }
 
 Statistics Context::statistics() const {

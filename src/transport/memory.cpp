@@ -179,4 +179,11 @@ std::optional<Bytes> Memory::offset_of(const std::byte* data, Bytes size) const 
   return Bytes{offset};
 }
 
+Result<std::shared_ptr<std::byte>> allocate_shared(const std::shared_ptr<Memory>& memory,
+                                                   Bytes size) {
+  auto block = memory->allocate(size, Memory::Touch::kAll);
+  if (!block) return block.error();
+  return std::shared_ptr<std::byte>(*block, [memory](std::byte* data) { memory->release(data); });
+}
+
 }  // namespace farandole

@@ -77,4 +77,9 @@ class Memory {
   std::map<std::size_t, std::size_t> allocated_;  // offset -> bytes
 };
 
+/// A block to be touched as a whole, which its last owner releases; owners keep the memory. Errors
+/// as of Memory::allocate().
+Result<std::shared_ptr<std::byte>> allocate_shared(const std::shared_ptr<Memory>& memory,
+                                                   Bytes size);
+
 }  // namespace farandole

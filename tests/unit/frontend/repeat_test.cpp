@@ -108,7 +108,8 @@ TEST_P(Repeat, ResultsLeaveWhileTheyAreMade) {
 }
 
 // Goal: a rank's own part of what outgrows the caches is copied like the others', odd lengths and
-// what is there already included. Method: allgathers, apart and in place, every element compared.
+// what is there already included. Method: allgathers, apart and in place, twice each by one
+// operation, and a broadcast whose root has another output; every element compared.
 TEST_P(Repeat, LargeOwnPartsAreCopied) {
   Contexts contexts = make_ranks(2, GetParam());
   run_ranks(contexts, [](Context&, Communicator& world) {
@@ -117,7 +118,7 @@ TEST_P(Repeat, LargeOwnPartsAreCopied) {
     const auto value = [](std::size_t owner, std::size_t i) {
       return static_cast<std::int32_t>(owner * 5'000'000 + i);
     };
-    for (const bool in_place : {false, true}) {
+    for (const bool in_place : {false, true, false, true}) {
       std::vector<std::int32_t> all(2 * kEach, -1), apart(kEach);
       std::int32_t* mine = in_place ? all.data() + rank * kEach : apart.data();
       for (std::size_t i = 0; i < kEach; ++i) mine[i] = value(rank, i);
@@ -127,6 +128,10 @@ TEST_P(Repeat, LargeOwnPartsAreCopied) {
         wrong += all[i] == value(i / kEach, i % kEach) ? 0 : 1;
       }
       EXPECT_EQ(wrong, 0u) << in_place;
+      std::vector<std::int32_t> sent(all.size(), in_place ? 3 : 4), got(all.size(), -1);
+      ASSERT_TRUE(world.broadcast(sent.data(), got.data(), Count{sent.size()}, DType::kInt32,
+                                  Rank{in_place ? 1 : 0}));
+      EXPECT_TRUE(got == sent);
     }
   });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/shm/layout.hpp"
+#include "unit/transport/huge_pages.hpp"
 #include "unit/transport/shm/ranks.hpp"
 
 namespace farandole {
@@ -104,8 +105,9 @@ using Message = std::tuple<Collective, std::size_t, bool>;
 class LongPipe : public SharedPipe, public ::testing::WithParamInterface<Message> {};
 
 // Goal: the first reader of a long message may be further ahead than one of a short message, and
-// all of them get it whole. A second long one, meanwhile, takes a pipe as short ones do.
-// Method: two messages of one length; of the first, rank 2 reads later.
+// all of them get it whole; the long pipe has huge pages where there are any. A second long one,
+// meanwhile, takes a pipe as short ones do. Method: two messages of one length; of the first, rank
+// 2 reads later.
 TEST_P(LongPipe, CarriesWhatIsLong) {
   const auto [collective, bytes, is_long] = GetParam();
   const Signature signature{.collective = static_cast<std::uint8_t>(collective)};
@@ -123,6 +125,8 @@ TEST_P(LongPipe, CarriesWhatIsLong) {
   drive({0, 1, 3});
   EXPECT_EQ(moved(1), Bytes{is_long ? shm::kLongPipeBytes : shm::pipe_bytes(kRanks, 0)});
   EXPECT_GT(moved(3), Bytes{0});
+  const bool huge = is_long && has_huge_pages();
+  EXPECT_EQ(huge_kib(ranks_[0].memory->base()), huge ? shm::kLongPipeBytes / 1024 : 0);
   at(2).post(receives_[2]);
   for (int i = 0; i < 20; ++i) drive({0, 1, 2, 3});
   for (int to = 1; to <= 3; ++to) {
