@@ -7,6 +7,8 @@
 #include <deque>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/asymmetric_fence.hpp"
@@ -132,6 +134,33 @@ TEST_P(Repeat, LargeOwnPartsAreCopied) {
       ASSERT_TRUE(world.broadcast(sent.data(), got.data(), Count{sent.size()}, DType::kInt32,
                                   Rank{in_place ? 1 : 0}));
       EXPECT_TRUE(got == sent);
+    }
+  });
+}
+
+// Goal: copies that begin beside sends take what the schedule says, by every algorithm that copies.
+// Method: more than outgrows the caches, apart, twice by one operation, on other buffers.
+TEST_P(Repeat, LargeCopiesBeginEarly) {
+  Contexts contexts = make_ranks(4, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const auto rank = static_cast<std::size_t>(world.rank().value());
+    constexpr std::size_t kEach = 1'100'003;
+    for (const char* algorithm : {"direct", "ring", "bruck", "ring", "bruck"}) {
+      std::vector<std::int32_t> mine(kEach), all(4 * kEach, -1);
+      for (std::size_t i = 0; i < kEach; ++i) mine[i] = static_cast<std::int32_t>(rank * kEach + i);
+      ASSERT_TRUE(world.allgather(mine.data(), all.data(), Count{kEach}, DType::kInt32,
+                                  {.algorithm = algorithm}));
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < all.size(); ++i) wrong += std::cmp_equal(all[i], i) ? 0 : 1;
+      EXPECT_EQ(wrong, 0u) << algorithm;
+    }
+    for (const char* algorithm : {"direct", "chain", "binomial", "knomial", "scatter_allgather",
+                                  "pipelined_chain", "double_binary_tree", "chain"}) {
+      std::vector<std::int32_t> sent(4 * kEach, rank == 1 ? 7 : 0), got(4 * kEach, -1);
+      const auto done = world.broadcast(sent.data(), got.data(), Count{sent.size()}, DType::kInt32,
+                                        Rank{1}, {.algorithm = algorithm});
+      ASSERT_TRUE(done) << done.error().message;
+      EXPECT_TRUE(got == std::vector<std::int32_t>(4 * kEach, 7)) << algorithm;
     }
   });
 }
