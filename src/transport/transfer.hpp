@@ -102,10 +102,16 @@ struct Receive : Transfer {
 };
 
 struct Send : Transfer {
+  using Along = void (*)(void* context, Bytes end);
   const std::byte* source = nullptr;
   /// The receive that fills the source, posted before: no more is sent than was delivered there, so
   /// that it leaves while it is in the cache. None: the source is there. See Capabilities::follows.
   const Receive* behind = nullptr;
+  /// A transport that copies the source itself calls it, with how far it has come, each time it has
+  /// read kAlongBytes or less: what else is made of the source finds it in the first-level cache.
+  Along along = nullptr;
+  void* context = nullptr;
+  static constexpr std::size_t kAlongBytes = std::size_t{8} << 10;
 
   /// Of the source, from its beginning.
   Bytes available() const {

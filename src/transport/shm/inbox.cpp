@@ -63,15 +63,15 @@ void Inbox::read(Peer& peer, const Slot& slot) {
   const Matcher::Verdict verdict = matcher_.arrive(envelope);
   switch (verdict.fate) {
     case Matcher::Fate::kMatched:
-      take(peer, *verdict.receive, kind, slot.payload);
+      take(peer, *verdict.receive, kind, slot.payload(stored));
       break;
     case Matcher::Fate::kDiscarded:
-      discard(peer, kind, slot.payload);
+      discard(peer, kind, slot.payload(stored));
       break;
     case Matcher::Fate::kEarly:
       Arrival& arrival = matcher_.set_aside(envelope, Bytes{stored});
       arrival.handle = static_cast<std::uint64_t>(kind);
-      std::memcpy(arrival.payload, slot.payload, stored);
+      std::memcpy(arrival.payload, slot.payload(stored), stored);
       break;
   }
 }
@@ -208,7 +208,9 @@ void Inbox::deliver_staged(Peer& peer, Receive& receive) {
     const std::size_t piece = std::min((receive.bytes - receive.moved).value(), block);
     if (may_move(receive) < piece) break;
     deliver(receive, pipe + block_offset(first + consumed, block, capacity), piece);
-    publish(entry.consumed, ++consumed);
+    ++consumed;
+    if (receive.bytes.value() <= capacity) continue;  // its sender never waits
+    publish(entry.consumed, consumed);
     peer.ring();
   }
 }

@@ -41,12 +41,28 @@ inline constexpr std::size_t kEntryCount = 1024;
 inline constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 
 /// How a message is cut on its way through a pipe: so that the receiver works on one block while
-/// the sender fills the next.
+/// the sender fills the next, but not where that takes longer than to tell.
 inline constexpr std::size_t kBlockBytesMax = std::size_t{64} << 10;
 constexpr std::size_t block_bytes(std::size_t message_bytes) {
-  return std::bit_floor(std::clamp(message_bytes / 4, std::size_t{16} << 10, kBlockBytesMax));
+  constexpr std::size_t kPage = 4096, kWholeMax = 4 * kPage;
+  const std::size_t least = std::bit_ceil(std::clamp(message_bytes, kPage, kWholeMax));
+  return std::bit_floor(std::clamp(message_bytes / 4, least, kBlockBytesMax));
 }
 static_assert(block_bytes(0) % Receive::kPieceAlignment == 0);
+
+/// What lies between two messages of a ring, if they are long enough for the receiver's core to
+/// read ahead: it would take lines from the sender that the next message is written to. Blocks of a
+/// pipe lie apart for the same reason.
+inline constexpr std::size_t kGapLines = 8;
+inline constexpr std::size_t kReadAheadMin = 256;  // bytes
+
+/// Bytes of a ring, and of a pipe: what a block was written over has left both cores' second-level
+/// caches, so that nobody is asked for it, but all rings and pipes of the host are in the cache
+/// that they share.
+constexpr std::size_t share_bytes(std::size_t ranks_on_host) {
+  const std::size_t ranks = std::max<std::size_t>(ranks_on_host, 2);
+  return std::bit_floor((std::size_t{8} << 20) / (ranks * ranks));
+}
 
 /// Pipes of a rank: for two messages to each peer, since whoever has its part of a reduce-scatter
 /// sends for the next one before slow peers have read this one; and as many again, see Outbox. The
@@ -64,19 +80,22 @@ constexpr std::size_t long_message_min(const Signature& signature) {
 }
 inline constexpr std::size_t kLongPipeBytes = std::size_t{4} << 20;
 
-/// Bytes of a rank's pipe. Those to all peers together hold as much as a core's second-level cache:
-/// a block that has left the receiver's by the time it is written again is written twice as fast.
-/// The first one is larger where there are many: it is all that one message to all peers needs.
+/// Bytes of a rank's pipe. The first one is larger where there are many: it is all that one message
+/// to all peers needs.
 constexpr std::size_t pipe_bytes(std::size_t ranks_on_host, std::size_t index) {
   if (index + 1 == pipe_count(ranks_on_host)) return kLongPipeBytes;
-  const std::size_t cache = std::size_t{1} << 20,
-                    peers = std::max<std::size_t>(ranks_on_host, 2) - 1,
-                    least = index == 0 ? std::size_t{256} << 10 : kBlockBytesMax;
-  return std::max(std::bit_floor(cache / peers), least);
+  const std::size_t least = index == 0 ? std::size_t{256} << 10 : kBlockBytesMax;
+  return std::max(share_bytes(ranks_on_host), least);
 }
 constexpr std::size_t all_pipes_bytes(std::size_t ranks_on_host) {
   return pipe_bytes(ranks_on_host, 0) + kLongPipeBytes +
          (pipe_count(ranks_on_host) - 2) * pipe_bytes(ranks_on_host, 1);
+}
+
+/// Block where the message after one lies that begins at block `first`.
+constexpr std::uint64_t block_after(std::uint64_t first, std::size_t message_bytes) {
+  const std::size_t block = block_bytes(message_bytes);
+  return first + (message_bytes + block - 1) / block + 1;
 }
 
 /// Where in a pipe of so many bytes a block lies.
@@ -84,14 +103,12 @@ constexpr std::size_t block_offset(std::uint64_t index, std::size_t block, std::
   return index % (pipe / block) * block;
 }
 
-/// Lines of a ring, a power of two, so that finding one takes no division: fewer when many ranks
-/// share the host, so that rings stay a small part of it. A slot that begins before the end may
-/// reach kSlotLinesMax - 1 lines beyond.
-inline constexpr std::size_t kSlotLinesMax = 64;
+/// Lines of a ring, a power of two, so that finding one takes no division. A slot that begins
+/// before the end may reach kSlotLinesMax - 1 lines beyond.
+inline constexpr std::size_t kPayloadLinesMax = 64;
+inline constexpr std::size_t kSlotLinesMax = 1 + kPayloadLinesMax;
 constexpr std::size_t line_count(std::size_t ranks_on_host) {
-  const std::size_t slots =
-      std::clamp<std::size_t>(1024 / std::max<std::size_t>(ranks_on_host, 1), 8, 64);
-  return std::bit_floor(slots) * kSlotLinesMax;
+  return std::max(share_bytes(ranks_on_host) / kLine, 8 * kPayloadLinesMax);
 }
 constexpr std::size_t with_overhang(std::size_t lines) {
   return lines + kSlotLinesMax - 1;
@@ -116,15 +133,21 @@ struct Ring {
 
 enum class Kind : std::uint32_t { kEager, kAnnouncement };
 
-/// A message. The first 16 bytes of payload share the cache line of what describes it.
+/// A message. A brief payload shares the cache line of what describes it. Others begin with a line,
+/// as buffers do: between two places that lie differently in their lines a copy takes up to 40 %
+/// longer.
 struct alignas(kLine) Slot {
   std::atomic<std::uint64_t> mark;  // mark_of(its line), once the rest is valid
   Kind kind;
   Tag tag;
   std::uint64_t bytes;
   Signature signature;
-  static constexpr std::size_t kPayloadBytes = kSlotLinesMax * kLine - 48;
-  std::byte payload[kPayloadBytes];  // only what the message needs is the slot's
+  std::byte brief[16];
+  static constexpr std::size_t kPayloadBytes = kPayloadLinesMax * kLine;
+  std::byte lines[kPayloadBytes];  // only what the message needs is the slot's
+
+  std::byte* payload(std::size_t size) { return size <= sizeof(brief) ? brief : lines; }
+  const std::byte* payload(std::size_t size) const { return size <= sizeof(brief) ? brief : lines; }
 };
 static_assert(sizeof(Slot) == kSlotLinesMax * kLine);
 
@@ -140,10 +163,11 @@ constexpr std::size_t index_in(std::uint64_t line, std::size_t lines) {
   return line & (lines - 1);
 }
 
-/// The line after a slot with so much payload: the next one, or, if that lies beyond the end, the
-/// first of the next lap.
+/// Where the next slot begins after one with so much payload: behind a gap if it needs one, or, if
+/// that lies beyond the end, with the first line of the next lap.
 constexpr std::uint64_t line_after(std::uint64_t line, std::size_t payload, std::size_t lines) {
-  const std::size_t slot = (sizeof(Slot) - Slot::kPayloadBytes + payload + kLine - 1) / kLine;
+  const std::size_t more = payload > sizeof(Slot::brief) ? (payload + kLine - 1) / kLine : 0;
+  const std::size_t slot = 1 + more + (payload >= kReadAheadMin ? kGapLines : 0);
   const std::size_t left = lines - index_in(line, lines);
   return line + (slot < left ? slot : left);
 }
@@ -174,7 +198,7 @@ struct Entry {
   std::atomic<std::uint64_t> available;  // bytes of a source that is read in place
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;
-  std::atomic<std::uint64_t> consumed;  // blocks that may be written again
+  std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if all do not fit
   std::atomic<std::uint64_t> target;    // offset in the receiver's Memory, valid with kPut
   std::atomic<bool> past_cache;         // write there past the caches, likewise
 };

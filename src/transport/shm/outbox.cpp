@@ -62,18 +62,19 @@ bool Outbox::write(Peer& peer, Send& send) {
   const std::uint64_t line = peer.written, end = line_after(line, payload, peer.lines);
   if (!has_room(peer, end) || (!eager && free_entries_.empty())) return false;
   Slot& slot = peer.slot_at(peer.out_lines, line);
+  if (!eager) {
+    const Announcement announcement = announce(peer, send);
+    std::memcpy(slot.brief, &announcement, sizeof(announcement));
+    announced_.push(send);
+  } else {
+    copy_bytes(slot.payload(payload), send.source, payload);
+    send.finish();
+  }
+  // All at the end, since the peer, who waits for the mark, takes their line back at once.
   slot.kind = eager ? Kind::kEager : Kind::kAnnouncement;
   slot.tag = send.tag;
   slot.bytes = send.bytes.value();
   slot.signature = send.signature;
-  if (!eager) {
-    const Announcement announcement = announce(peer, send);
-    std::memcpy(slot.payload, &announcement, sizeof(announcement));
-    announced_.push(send);
-  } else {
-    copy_bytes(slot.payload, send.source, send.bytes.value());
-    send.finish();
-  }
   peer.written = end;
   publish(slot.mark, mark_of(line, peer.out_token));
   peer.ring();
@@ -140,7 +141,7 @@ bool Outbox::ended(Send& send) {
       take_pipe(send);
     }
     Pipe& pipe = pipes_[use.pipe];
-    const bool staged = stage(pipe, send.available());
+    const bool staged = stage(pipe, send);
     send.moved = std::min(send.bytes, Bytes{pipe.produced * block_bytes(send.bytes.value())});
     if (!staged) return false;
     lingering_.push_back(send.handle);  // the pipe stays until the receiver has emptied it
@@ -178,14 +179,14 @@ bool Outbox::put(Peer& peer, Send& send) {
 }
 
 /// Fills the free blocks of a pipe as far as the source is there; true once all of it is staged.
-bool Outbox::stage(Pipe& pipe, Bytes available) {
+bool Outbox::stage(Pipe& pipe, const Send& send) {
   const std::size_t block = block_bytes(pipe.bytes.value());
   std::size_t staged = pipe.produced * block;
-  while (staged < pipe.bytes.value() && pipe.produced - consumed(pipe) < pipe.capacity / block) {
+  while (staged < pipe.bytes.value() && has_free_block(pipe, block)) {
     const std::size_t piece = std::min(pipe.bytes.value() - staged, block);
-    if (staged + piece > available.value()) break;
+    if (staged + piece > send.available().value()) break;
     std::byte* target = pipe.data + block_offset(pipe.first + pipe.produced, block, pipe.capacity);
-    pipe.shared_copy.copy(target, pipe.source + staged, piece);
+    fill(pipe, send, target, staged, piece);
     staged += piece;
     ++pipe.produced;
     for (std::size_t i = pipe.users; i != kNone; i = uses_[i].next) {
@@ -195,6 +196,23 @@ bool Outbox::stage(Pipe& pipe, Bytes available) {
     moved_ = true;
   }
   return staged >= pipe.bytes.value();
+}
+
+/// Copies a block from where `staged` bytes of the source end.
+void Outbox::fill(Pipe& pipe, const Send& send, std::byte* target, std::size_t staged,
+                  std::size_t bytes) {
+  const std::size_t step = send.along != nullptr ? Send::kAlongBytes : bytes;
+  for (std::size_t at = 0; at < bytes; at += step) {
+    const std::size_t piece = std::min(step, bytes - at);
+    pipe.shared_copy.copy(target + at, pipe.source + staged + at, piece);
+    if (send.along != nullptr) send.along(send.context, Bytes{staged + at + piece});
+  }
+}
+
+/// Asks the readers only once it has filled the pipe, since they take the line of the answer back.
+bool Outbox::has_free_block(const Pipe& pipe, std::size_t block) const {
+  const std::uint64_t blocks = pipe.capacity / block;
+  return pipe.produced < blocks || pipe.produced - consumed(pipe) < blocks;
 }
 
 /// Blocks that every reader is done with.
@@ -235,13 +253,12 @@ void Outbox::take_pipe(const Send& send) {
   }
   pipe.used = true;
   const std::size_t block = block_bytes(send.bytes.value());
-  const std::size_t blocks = (send.bytes.value() + block - 1) / block;
   pipe.operation = send.tag.operation;
   pipe.source = send.source;
   pipe.bytes = send.bytes;
   pipe.first = (pipe.end + block - 1) / block;
   pipe.produced = 0;
-  pipe.end = (pipe.first + blocks) * block % pipe.capacity;
+  pipe.end = block_after(pipe.first, send.bytes.value()) * block % pipe.capacity;
   use_pipe(send.handle, index);
 }
 

@@ -67,7 +67,10 @@ class Outbox {
   bool ended(Send& send);
   bool put(Peer& peer, Send& send);
   void show_available(const Send& send);
-  bool stage(Pipe& pipe, Bytes available);
+  bool stage(Pipe& pipe, const Send& send);
+  static void fill(Pipe& pipe, const Send& send, std::byte* target, std::size_t staged,
+                   std::size_t bytes);
+  bool has_free_block(const Pipe& pipe, std::size_t block) const;
   std::uint64_t consumed(const Pipe& pipe) const;
   bool join_pipe(const Send& send);
   void take_pipe(const Send& send);

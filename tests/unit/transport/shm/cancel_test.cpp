@@ -19,7 +19,7 @@ enum class Way { kReadInPlace, kStaged, kPut };
 /// Two connected ranks that one thread drives step by step. The parameter: how messages travel.
 class ShmCancel : public testing::TestWithParam<Way> {
  protected:
-  const std::size_t bytes_ = GetParam() == Way::kPut ? 1'000'000 : 3'000'000;
+  const std::size_t bytes_ = GetParam() == Way::kPut ? 1'000'000 : 6'000'000;
 
   void SetUp() override {
     const Members members = {sender_.member, receiver_.member};

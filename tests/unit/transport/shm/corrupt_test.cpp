@@ -45,7 +45,7 @@ class CorruptPeer : public testing::Test {
     slot.bytes = bytes;
     slot.signature = Signature{};
     const std::uint64_t words[2] = {first, second};
-    std::memcpy(slot.payload, words, sizeof(words));
+    std::memcpy(slot.brief, words, sizeof(words));
     publish(slot.mark, mark_of(0, in_theirs<Header>(0)->token));
   }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -20,22 +22,40 @@ TEST(ShmRing, SlotsTakeTheLinesTheyNeed) {
   EXPECT_EQ(line_after(0, 0, lines), 1u);
   EXPECT_EQ(line_after(0, 16, lines), 1u);
   EXPECT_EQ(line_after(0, 17, lines), 2u);
-  EXPECT_EQ(line_after(5, Slot::kPayloadBytes, lines), 5 + kSlotLinesMax);
+  EXPECT_EQ(line_after(0, 64, lines), 2u);
+  EXPECT_EQ(line_after(0, 65, lines), 3u);
+  // What a core reads ahead of lies apart from the next one.
+  EXPECT_EQ(line_after(0, kReadAheadMin - 1, lines), 1 + 4u);
+  EXPECT_EQ(line_after(0, kReadAheadMin, lines), 1 + 4 + kGapLines);
+  EXPECT_EQ(line_after(5, Slot::kPayloadBytes, lines), 5 + kSlotLinesMax + kGapLines);
   // The last of a lap may hang over; the next one begins the next lap.
   EXPECT_EQ(line_after(lines - 1, 0, lines), lines);
   EXPECT_EQ(line_after(lines - 1, Slot::kPayloadBytes, lines), lines);
   EXPECT_EQ(line_after(3 * lines - 10, 1000, lines), 3 * lines);
+  EXPECT_EQ(line_after(3 * lines - 24, 1000, lines), 3 * lines);
   EXPECT_LE(lines - 1 + kSlotLinesMax, with_overhang(lines));
 }
 
 TEST(ShmRing, ManyRanksHaveShortRings) {
-  for (const std::size_t ranks : {0, 1, 2, 16, 17, 100, 128, 10'000}) {
-    const std::size_t lines = line_count(ranks);
-    EXPECT_EQ(lines % kSlotLinesMax, 0u);
-    EXPECT_GE(lines, 8 * kSlotLinesMax);
-    EXPECT_LE(lines, 64 * kSlotLinesMax);
+  for (const std::size_t ranks : {0, 1, 2, 3, 4, 8, 15, 16, 17, 100, 128, 10'000}) {
+    const std::size_t lines = line_count(ranks), others = std::max<std::size_t>(ranks, 2) - 1;
+    EXPECT_GE(lines, 7 * (kSlotLinesMax + kGapLines));
     EXPECT_TRUE(std::has_single_bit(lines));
+    if (ranks <= 15) {
+      EXPECT_LE((others + 1) * others * lines * kLine, std::size_t{8} << 20) << ranks;
+    }
   }
+}
+
+TEST(ShmPipe, MessagesLieABlockApart) {
+  EXPECT_EQ(block_bytes(4097), 8192u);
+  EXPECT_EQ(block_bytes(16'384), 16'384u);
+  EXPECT_EQ(block_bytes(20'000), 16'384u);
+  EXPECT_EQ(block_bytes(1 << 20), kBlockBytesMax);
+  EXPECT_EQ(block_after(3, 1), 5u);
+  EXPECT_EQ(block_after(3, 16'384), 5u);
+  EXPECT_EQ(block_after(3, 16'385), 6u);
+  EXPECT_EQ(block_after(0, 1 << 20), 17u);
 }
 
 class Ring : public testing::Test {
@@ -71,7 +91,8 @@ TEST_F(Ring, KeepsMessagesOfAllSizesOverManyLaps) {
       const std::size_t size = i % 7 == 3 ? words : i % 5 == 2 ? random() % 4 : random() % words;
       auto& payload = sent.emplace_back(size);
       for (std::size_t word = 0; word < size; ++word) {
-        payload[word] = mark_of(line + (48 + 8 * word) / kLine + lines, 0);
+        const std::size_t in_line = 8 * size <= sizeof(Slot::brief) ? 0 : 1 + 8 * word / kLine;
+        payload[word] = mark_of(line + in_line + lines, 0);
       }
       line = line_after(line, 8 * size, lines);
       received.emplace_back(size);
@@ -94,6 +115,51 @@ TEST_F(Ring, KeepsMessagesOfAllSizesOverManyLaps) {
       ASSERT_EQ(receives[i].state, TransferState::kDone) << i << " of " << burst;
       ASSERT_EQ(received[i], sent[i]) << i << " of " << burst;
     }
+  }
+}
+
+/// How far a transport said that it has read a source.
+struct Heard {
+  std::vector<std::size_t> ends;
+  static void hear(void* context, Bytes end) {
+    static_cast<Heard*>(context)->ends.push_back(end.value());
+  }
+};
+
+// Goal: whoever makes something of a source along with its transfer hears of every part while that
+// is in the cache: of all of it, in order, in small steps; and of nothing where the peer reads it.
+TEST_F(Ring, TellsHowFarASourceIsRead) {
+  constexpr std::size_t kBytes = 3'000'001;  // more than a pipe holds
+  std::vector<std::byte> ordinary(kBytes, std::byte{5}), got(kBytes);
+  const auto owned = first_.memory->allocate(Bytes{kBytes});
+  ASSERT_TRUE(owned);
+  std::memset(*owned, 6, kBytes);
+  const std::byte* sources[] = {ordinary.data(), *owned};
+  for (const std::byte* source : sources) {
+    Heard heard;
+    const std::uint32_t sequence = source == ordinary.data() ? 0 : 1;
+    Send send = send_to(1, sequence, source, kBytes);
+    send.along = &Heard::hear;
+    send.context = &heard;
+    Receive receive = receive_from(0, sequence, got.data(), kBytes);
+    sender_->post(send);
+    receiver_->post(receive);
+    for (int i = 0; i < 10'000 && send.state != TransferState::kDone; ++i) {
+      (void)receiver_->progress();
+      (void)sender_->progress();
+    }
+    ASSERT_EQ(send.state, TransferState::kDone);
+    if (source != ordinary.data()) {
+      EXPECT_TRUE(heard.ends.empty());
+      continue;
+    }
+    std::size_t before = 0;
+    for (const std::size_t end : heard.ends) {
+      EXPECT_GT(end, before);
+      EXPECT_LE(end - before, Send::kAlongBytes);
+      before = end;
+    }
+    EXPECT_EQ(before, kBytes);
   }
 }
 
