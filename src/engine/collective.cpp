@@ -14,8 +14,8 @@ constexpr std::size_t kReplayedMax = 256;
 // What is divided while it is in the first-level cache.
 constexpr std::size_t kDividedBytes = 8 * 1024;
 
-// What is copied between two looks at what is sent behind it, while it is in the second-level
-// cache.
+// What is copied between two looks at the transports, while it is in the second-level cache
+// for what is sent from it.
 constexpr Bytes kCopiedBytes{std::size_t{64} << 10};
 
 // A buffer of so much has left the caches before what is copied is used. Allgather of 64 MiB, two
@@ -143,7 +143,7 @@ bool CollectiveOperation::find_round() {
         ++position_;
         prepare_round(instruction);
         if (round_.count == 0) break;
-        follow_copies(round_);
+        ride_sends(round_);
         put_in_order(round_);
         return true;
     }
@@ -166,7 +166,7 @@ void CollectiveOperation::record() {
     Round& joined = rounds_.back();
     joined.count += round_.count;
     joined.position = round_.position;
-    follow_copies(joined);
+    ride_sends(joined);
     put_in_order(joined);
   }
   position_ = 0;
@@ -208,16 +208,15 @@ const CollectiveOperation::Slot* CollectiveOperation::flows_into(const Round& fi
 /// to the other is onto itself, but for collectives that reduce.
 bool CollectiveOperation::copies_beside(const Round& first, const Round& second) const {
   return std::ranges::all_of(slots_of(second), [&](const Slot& slot) {
-    return !slot.held && std::ranges::all_of(slots_of(first), [&](const Slot& before) {
-      return copies_beside(before, slot);
-    });
+    if (slot.held || (!outgrows_caches(slot) && carrier(first, slot) == nullptr)) return false;
+    return std::ranges::all_of(slots_of(first),
+                               [&](const Slot& before) { return copies_beside(before, slot); });
   });
 }
 
 bool CollectiveOperation::copies_beside(const Slot& before, const Slot& copy) const {
   if (copy.transfer != nullptr || copy.action->operand || reduces(spec_.program->collective) ||
-      copy.source.buffer != Buffer::kIn || copy.target.buffer != Buffer::kOut ||
-      copy.receive.buffer_bytes < kPastCacheMin) {
+      copy.source.buffer != Buffer::kIn || copy.target.buffer != Buffer::kOut) {
     return false;
   }
   if (overlap(copy.target, before.source)) return false;
@@ -259,10 +258,12 @@ void CollectiveOperation::prepare_round(const Program::Instruction& round) {
     slot.held = action.after_previous && !after_nothing;
     slot.receive.behind = nullptr;
     slot.send.behind = nullptr;
+    slot.send.along = nullptr;
     if (slot.held && follows((&slot)[-1], slot)) {
       slot.held = false;
       slot.receive.behind = &(&slot)[-1].receive;
-    } else if (slot.held && !(&slot)[-1].held && copies_beside((&slot)[-1], slot)) {
+    } else if (slot.held && !(&slot)[-1].held && outgrows_caches(slot) &&
+               copies_beside((&slot)[-1], slot)) {
       slot.held = false;
     }
     after_nothing = !slot.held && is_idle(slot);
@@ -271,22 +272,32 @@ void CollectiveOperation::prepare_round(const Program::Instruction& round) {
   }
 }
 
-/// Has a large part that is both copied and sent read once from memory: it is copied piece by
-/// piece, and sent behind that from the cache.
-void CollectiveOperation::follow_copies(const Round& round) {
+bool CollectiveOperation::outgrows_caches(const Slot& copy) {
+  return copy.receive.buffer_bytes >= kPastCacheMin;
+}
+
+/// A send that reads what is copied, and is long enough to tell how far it has come.
+const CollectiveOperation::Slot* CollectiveOperation::carrier(const Round& round,
+                                                              const Slot& copy) const {
+  const auto carries = [&](const Slot& slot) {
+    return slot.transfer == &slot.send && streams(slot) && is_same(slot.source, copy.source);
+  };
+  const auto found = std::ranges::find_if(slots_of(round), carries);
+  return found != slots_of(round).end() ? &*found : nullptr;
+}
+
+/// Has a part that is both copied and sent read once: it is copied as the transport reads it.
+void CollectiveOperation::ride_sends(const Round& round) {
   for (Slot& own : slots_of(round)) {
-    own.piecewise = false;
+    own.rides = nullptr;
     const bool starts_another = &own != &slots_of(round).back() && (&own)[1].held;
-    if (own.transfer != nullptr || own.action->operand || own.held || starts_another ||
-        own.receive.buffer_bytes < kPastCacheMin) {
-      continue;
-    }
+    if (own.transfer != nullptr || own.action->operand || own.held || starts_another) continue;
+    own.rides = carrier(round, own);
+    if (own.rides == nullptr) continue;
     for (Slot& slot : slots_of(round)) {
-      if (slot.transfer != &slot.send || !streams(slot) || !is_same(slot.source, own.source)) {
-        continue;
-      }
-      slot.send.behind = &own.receive;
-      own.piecewise = true;
+      if (slot.transfer != &slot.send || !is_same(slot.source, own.source)) continue;
+      slot.send.along = &CollectiveOperation::copy_along;
+      slot.send.context = &own;
     }
   }
 }
@@ -307,7 +318,7 @@ void CollectiveOperation::put_in_order(Round& round) {
            slot.send.bytes <= kUrgentMax;
   };
   add_those(is_urgent);
-  const auto comes_next = [](const Slot& slot) { return slot.receives() || slot.piecewise; };
+  const auto comes_next = [](const Slot& slot) { return slot.receives() || slot.rides; };
   add_those(comes_next);
   add_those([&](const Slot& slot) { return !comes_next(slot) && !is_urgent(slot); });
   *last = nullptr;
@@ -391,7 +402,7 @@ void CollectiveOperation::open(Slot& slot) {
     slot.written = at(slot.target);
     slot.operand_data = at(slot.operand);
     slot.receive.start();
-    if (slot.piecewise && at(slot.source) != slot.written) return;
+    if (slot.rides != nullptr && at(slot.source) != slot.written) return;
     if (slot.action->operand) {
       reduce(slot, Bytes{0}, at(slot.source), slot.source.bytes);
     } else {
@@ -402,11 +413,11 @@ void CollectiveOperation::open(Slot& slot) {
   }
 }
 
-void CollectiveOperation::copy(Slot& slot, Bytes bytes) {
+void CollectiveOperation::copy(Slot& slot, Bytes bytes) const {
   const std::size_t moved = slot.receive.moved.value();
   const std::byte* source = at(slot.source) + moved;
   std::byte* target = slot.written + moved;
-  const auto way = slot.receive.buffer_bytes >= kPastCacheMin ? &copy_past_cache : &copy_bytes;
+  const auto way = outgrows_caches(slot) ? &copy_past_cache : &copy_bytes;
   if (source != target) way(target, source, bytes.value());
   slot.receive.moved += bytes;
 }
@@ -425,13 +436,15 @@ bool CollectiveOperation::poll_round() {
 }
 
 bool CollectiveOperation::close(Slot& slot) {
-  if (slot.piecewise) {
+  if (slot.rides != nullptr) {
+    // What the transport has not read when it is done with it, peers have.
+    const bool alone = outgrows_caches(slot) || slot.rides->state == Slot::State::kDone;
     const Bytes left = slot.source.bytes - slot.receive.moved;
-    copy(slot, std::min(left, kCopiedBytes));
-    if (slot.receive.moved < slot.source.bytes) return true;
+    if (alone) copy(slot, std::min(left, kCopiedBytes));
+    if (slot.receive.moved < slot.source.bytes) return alone;
     slot.receive.finish();
   }
-  const Transfer& transfer = slot.piecewise ? slot.receive : *slot.transfer;
+  const Transfer& transfer = slot.rides != nullptr ? slot.receive : *slot.transfer;
   if (transfer.state == TransferState::kActive) return false;
   if (transfer.state == TransferState::kDone) {
     slot.state = Slot::State::kDone;
@@ -472,6 +485,11 @@ bool CollectiveOperation::divides_at(const Action& action) const {
 void CollectiveOperation::consume(void* context, Bytes offset, const std::byte* data, Bytes bytes) {
   const Slot& slot = *static_cast<const Slot*>(context);
   slot.owner->reduce(slot, offset, data, bytes);
+}
+
+void CollectiveOperation::copy_along(void* context, Bytes end) {
+  Slot& slot = *static_cast<Slot*>(context);
+  if (slot.receive.moved < end) slot.owner->copy(slot, end - slot.receive.moved);
 }
 
 std::string CollectiveOperation::description() const {

@@ -75,7 +75,7 @@ class CollectiveOperation final : public Operation {
     Transfer* transfer = nullptr;  // `send` or `receive`; none if it is local
     Place source, target, operand;
     bool held = false;            // until the one before is done
-    bool piecewise = false;       // a local copy that sends of its source follow
+    const Slot* rides = nullptr;  // a local copy: on this send of its source
     Slot* opened_next = nullptr;  // of its round
     const CollectiveOperation* owner = nullptr;
     // Of this run.
@@ -102,15 +102,16 @@ class CollectiveOperation final : public Operation {
   const Slot* flows_into(const Round& first, const Round& second) const;
   bool copies_beside(const Round& first, const Round& second) const;
   bool copies_beside(const Slot& before, const Slot& copy) const;
+  const Slot* carrier(const Round& round, const Slot& copy) const;
   void prepare_round(const Program::Instruction& round);
   void prepare(Slot& slot, const Action& action) const;
-  void follow_copies(const Round& round);
+  void ride_sends(const Round& round);
   void put_in_order(Round& round);
   void open_round();
   void open(Slot& slot);
   bool poll_round();  // true if a slot changed
   bool close(Slot& slot);
-  void copy(Slot& slot, Bytes bytes);  // on from where it is
+  void copy(Slot& slot, Bytes bytes) const;  // on from where it is
   std::span<Slot> slots_of(const Round& round) {
     return std::span(slots_).subspan(round.first, round.count);
   }
@@ -123,6 +124,7 @@ class CollectiveOperation final : public Operation {
   bool is_idle(const Slot& slot) const;
   static bool follows(const Slot& before, const Slot& slot);
   static bool streams(const Slot& slot);
+  static bool outgrows_caches(const Slot& copy);
   bool same_memory(const Place& a, const Place& b) const;
   bool is_same(const Place& a, const Place& b) const;
   bool overlap(const Place& a, const Place& b) const;
@@ -142,6 +144,7 @@ class CollectiveOperation final : public Operation {
   void reduce(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
   bool divides_at(const Action& action) const;
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);
+  static void copy_along(void* context, Bytes end);
 
   CollectiveSpec spec_;                  // without its terms, which are terms()
   std::array<std::byte*, 3> buffers_{};  // by Buffer

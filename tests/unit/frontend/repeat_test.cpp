@@ -2,9 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -138,29 +142,48 @@ TEST_P(Repeat, LargeOwnPartsAreCopied) {
   });
 }
 
+using Allocate = std::function<std::shared_ptr<std::int32_t>(std::size_t count)>;
+
+void expect_early_copies(Communicator& world, std::size_t each, const Allocate& allocate) {
+  const auto rank = static_cast<std::size_t>(world.rank().value());
+  for (const char* algorithm : {"direct", "ring", "bruck", "ring", "bruck"}) {
+    const auto mine = allocate(each), all = allocate(4 * each);
+    std::iota(mine.get(), mine.get() + each, static_cast<std::int32_t>(rank * each));
+    std::fill_n(all.get(), 4 * each, -1);
+    ASSERT_TRUE(world.allgather(mine.get(), all.get(), Count{each}, DType::kInt32,
+                                {.algorithm = algorithm}));
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < 4 * each; ++i) wrong += std::cmp_equal(all.get()[i], i) ? 0 : 1;
+    EXPECT_EQ(wrong, 0u) << algorithm << ", " << each;
+  }
+  for (const char* algorithm : {"direct", "chain", "binomial", "knomial", "scatter_allgather",
+                                "pipelined_chain", "double_binary_tree", "chain"}) {
+    const auto sent = allocate(4 * each), got = allocate(4 * each);
+    std::fill_n(sent.get(), 4 * each, rank == 1 ? 7 : 0);
+    std::fill_n(got.get(), 4 * each, -1);
+    const auto done = world.broadcast(sent.get(), got.get(), Count{4 * each}, DType::kInt32,
+                                      Rank{1}, {.algorithm = algorithm});
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(std::count(got.get(), got.get() + 4 * each, 7), static_cast<std::ptrdiff_t>(4 * each))
+        << algorithm << ", " << each;
+  }
+}
+
 // Goal: copies that begin beside sends take what the schedule says, by every algorithm that copies.
-// Method: more than outgrows the caches, apart, twice by one operation, on other buffers.
-TEST_P(Repeat, LargeCopiesBeginEarly) {
+// Method: parts of one block, of several, and such that outgrow the caches, in ordinary memory and
+// in what peers read in place, apart, twice by one operation, on other buffers.
+TEST_P(Repeat, CopiesBeginEarly) {
   Contexts contexts = make_ranks(4, GetParam());
-  run_ranks(contexts, [](Context&, Communicator& world) {
-    const auto rank = static_cast<std::size_t>(world.rank().value());
-    constexpr std::size_t kEach = 1'100'003;
-    for (const char* algorithm : {"direct", "ring", "bruck", "ring", "bruck"}) {
-      std::vector<std::int32_t> mine(kEach), all(4 * kEach, -1);
-      for (std::size_t i = 0; i < kEach; ++i) mine[i] = static_cast<std::int32_t>(rank * kEach + i);
-      ASSERT_TRUE(world.allgather(mine.data(), all.data(), Count{kEach}, DType::kInt32,
-                                  {.algorithm = algorithm}));
-      std::size_t wrong = 0;
-      for (std::size_t i = 0; i < all.size(); ++i) wrong += std::cmp_equal(all[i], i) ? 0 : 1;
-      EXPECT_EQ(wrong, 0u) << algorithm;
-    }
-    for (const char* algorithm : {"direct", "chain", "binomial", "knomial", "scatter_allgather",
-                                  "pipelined_chain", "double_binary_tree", "chain"}) {
-      std::vector<std::int32_t> sent(4 * kEach, rank == 1 ? 7 : 0), got(4 * kEach, -1);
-      const auto done = world.broadcast(sent.data(), got.data(), Count{sent.size()}, DType::kInt32,
-                                        Rank{1}, {.algorithm = algorithm});
-      ASSERT_TRUE(done) << done.error().message;
-      EXPECT_TRUE(got == std::vector<std::int32_t>(4 * kEach, 7)) << algorithm;
+  run_ranks(contexts, [](Context& context, Communicator& world) {
+    for (const std::size_t each : {3'001, 70'001, 1'100'003}) {
+      expect_early_copies(world, each, [](std::size_t count) {
+        return std::shared_ptr<std::int32_t>(new std::int32_t[count],
+                                             std::default_delete<std::int32_t[]>());
+      });
+      expect_early_copies(world, each, [&](std::size_t count) {
+        const auto memory = *context.allocate(Bytes{count * sizeof(std::int32_t)});
+        return std::shared_ptr<std::int32_t>(memory, reinterpret_cast<std::int32_t*>(memory.get()));
+      });
     }
   });
 }
