@@ -46,7 +46,7 @@ class Inbox {
 
   // From so much on, on all ranks together, targets are written past the caches: by their owner,
   // and by a peer, which has just read them. Measured with 32 MiB of shared cache.
-  static constexpr std::size_t kCachedMax = std::size_t{24} << 20;
+  static constexpr std::size_t kCachedMax = std::size_t{16} << 20;
   static constexpr std::size_t kPutCachedMax = std::size_t{48} << 20;
   // Pieces that a rank has read, one of each rank's input, and still has in its own cache when
   // their sum is made. Measured with second-level caches of 1 MiB: two and three ranks have, four
