@@ -318,7 +318,7 @@ void CollectiveOperation::put_in_order(Round& round) {
            slot.send.bytes <= kUrgentMax;
   };
   add_those(is_urgent);
-  const auto comes_next = [](const Slot& slot) { return slot.receives() || slot.rides; };
+  const auto comes_next = [](const Slot& slot) { return slot.receives() || slot.rides != nullptr; };
   add_those(comes_next);
   add_those([&](const Slot& slot) { return !comes_next(slot) && !is_urgent(slot); });
   *last = nullptr;

@@ -51,14 +51,14 @@ constexpr std::size_t block_bytes(std::size_t message_bytes) {
 static_assert(block_bytes(0) % Receive::kPieceAlignment == 0);
 
 /// What lies between two messages of a ring, if they are long enough for the receiver's core to
-/// read ahead: it would take lines from the sender that the next message is written to. Blocks of a
-/// pipe lie apart for the same reason.
+/// read ahead: it would take lines from the sender that the next message is written to. Messages in
+/// a pipe lie apart for the same reason.
 inline constexpr std::size_t kGapLines = 8;
 inline constexpr std::size_t kReadAheadMin = 256;  // bytes
 
-/// Bytes of a ring, and of a pipe: what a block was written over has left both cores' second-level
-/// caches, so that nobody is asked for it, but all rings and pipes of the host are in the cache
-/// that they share.
+/// Bytes of a ring, and of a pipe: so many that what is written over has left both cores'
+/// second-level caches, and writing need not wait for the reader's; so few that the rings and pipes
+/// of all ranks stay in the cache that the cores share.
 constexpr std::size_t share_bytes(std::size_t ranks_on_host) {
   const std::size_t ranks = std::max<std::size_t>(ranks_on_host, 2);
   return std::bit_floor((std::size_t{8} << 20) / (ranks * ranks));

@@ -24,7 +24,7 @@ namespace farandole {
 
 /// Messages between the ranks of one host, through memory that they map from each other.
 ///
-/// Up to 4048 bytes a message is copied once into a ring and once out of it. Above that, a
+/// Up to 4096 bytes a message is copied once into a ring and once out of it. Above that, a
 /// source in library-owned Memory is read in place by the receiver, and any other one is staged
 /// through a pipe of blocks. shm/layout.hpp says what lies where.
 ///

@@ -19,7 +19,7 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kSizes[] = {0, 8, 4048, 4049, 1'000'000, 5'000'001};
+constexpr std::size_t kSizes[] = {0, 8, 4096, 4097, 1'000'000, 5'000'001};
 constexpr std::uint32_t kSizeCount = 6;
 
 /// Swaps cards with the other process over a socket, as rendezvous would.

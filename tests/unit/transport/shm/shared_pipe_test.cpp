@@ -63,14 +63,16 @@ class SharedPipe : public testing::Test {
     EXPECT_EQ(receives_[static_cast<std::size_t>(to)].state, TransferState::kDone) << to;
     EXPECT_EQ(std::ranges::count(target(to), value), static_cast<std::ptrdiff_t>(kBytes)) << to;
   }
+  /// Of rank 0.
+  const shm::Entry* entries() {
+    const std::byte* memory = ranks_[0].memory->base();
+    const auto* header = reinterpret_cast<const shm::Header*>(memory);
+    return reinterpret_cast<const shm::Entry*>(memory + header->entries);
+  }
   /// Where the pipes of rank 0 are whose entries have one.
   std::set<std::uint64_t> pipes() {
-    const ShmRank& self = ranks_[0];
-    const auto* header = reinterpret_cast<const shm::Header*>(self.memory->base());
-    const auto* entries =
-        reinterpret_cast<const shm::Entry*>(self.memory->base() + header->entries);
     std::set<std::uint64_t> offsets;
-    for (std::size_t i = 0; i < shm::kEntryCount; ++i) offsets.insert(entries[i].pipe);
+    for (std::size_t i = 0; i < shm::kEntryCount; ++i) offsets.insert(entries()[i].pipe);
     offsets.erase(0);
     return offsets;
   }
@@ -171,7 +173,8 @@ TEST_F(SharedPipe, TwoOperationsFindPipesAtOnce) {
   for (const Send& sent : sends) EXPECT_EQ(sent.state, TransferState::kDone);
 }
 
-// Goal: messages one after the other touch the memory of one pipe only, whatever lay there before.
+// Goal: messages one after the other touch the memory of one pipe only, each a block behind the one
+// before, whatever lay there before.
 TEST_F(SharedPipe, OneAfterTheOtherTakeTheFirst) {
   std::set<std::uint64_t> seen;
   for (std::uint32_t i = 1; i <= 5; ++i) {
@@ -184,6 +187,8 @@ TEST_F(SharedPipe, OneAfterTheOtherTakeTheFirst) {
     drive({0, to});
     ASSERT_EQ(received.state, TransferState::kDone);
     seen.merge(pipes());
+    // One entry at a time is in use, so all of them take the same.
+    EXPECT_EQ(entries()[0].first, 2 * (i - 1)) << i;
   }
   EXPECT_EQ(seen.size(), 1U);
 }
