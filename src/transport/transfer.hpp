@@ -108,7 +108,8 @@ struct Send : Transfer {
   /// that it leaves while it is in the cache. None: the source is there. See Capabilities::follows.
   const Receive* behind = nullptr;
   /// A transport that copies the source itself calls it, with how far it has come, each time it has
-  /// read kAlongBytes or less: what else is made of the source finds it in the first-level cache.
+  /// read kAlongBytes or less, if that is written through the caches: what else is made of the
+  /// source finds it in the first-level cache.
   Along along = nullptr;
   void* context = nullptr;
   static constexpr std::size_t kAlongBytes = std::size_t{8} << 10;

@@ -67,7 +67,7 @@ bool Outbox::write(Peer& peer, Send& send) {
     std::memcpy(slot.brief, &announcement, sizeof(announcement));
     announced_.push(send);
   } else {
-    copy_bytes(slot.payload(payload), send.source, payload);
+    peer.shared_copy.copy(slot.payload(payload), send.source, payload);
     send.finish();
   }
   // All at the end, since the peer, who waits for the mark, takes their line back at once.
@@ -201,7 +201,8 @@ bool Outbox::stage(Pipe& pipe, const Send& send) {
 /// Copies a block from where `staged` bytes of the source end.
 void Outbox::fill(Pipe& pipe, const Send& send, std::byte* target, std::size_t staged,
                   std::size_t bytes) {
-  const std::size_t step = send.along != nullptr ? Send::kAlongBytes : bytes;
+  const bool in_steps = send.along != nullptr && !pipe.shared_copy.past_cache();
+  const std::size_t step = in_steps ? Send::kAlongBytes : bytes;
   for (std::size_t at = 0; at < bytes; at += step) {
     const std::size_t piece = std::min(step, bytes - at);
     pipe.shared_copy.copy(target + at, pipe.source + staged + at, piece);

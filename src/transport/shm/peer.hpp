@@ -14,6 +14,7 @@
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/mapping.hpp"
+#include "transport/shm/shared_copy.hpp"
 #include "transport/transfer.hpp"
 
 namespace farandole::shm {
@@ -41,6 +42,7 @@ struct Peer {
   std::uint64_t written = 0;   // lines
   std::uint64_t writable = 0;  // lines below are free, as last seen
   IntrusiveQueue<Send, Transfer> waiting;
+  SharedCopy shared_copy;
 
   // From the peer.
   Ring* in = nullptr;

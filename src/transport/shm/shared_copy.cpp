@@ -9,22 +9,26 @@
 namespace farandole::shm {
 
 void SharedCopy::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
+  if (bytes < kSampleMin) {
+    copy_bytes(target, source, bytes);
+    return;
+  }
   std::size_t sampled = 0;
   since_sample_ += bytes;
-  if (since_sample_ >= kBytesPerPair && bytes >= kSampleBytes) {
-    sample(target, source);
-    sampled = kSampleBytes;
+  if (since_sample_ >= kBytesPerPair) {
+    sampled = std::min(bytes, kSampleBytes);
+    sample(target, source, sampled);
   }
   const auto rest = past_cache() ? &copy_past_cache : &copy_bytes;
   rest(target + sampled, source + sampled, bytes - sampled);
 }
 
 /// Copies the start of a block past the cache, or, the next time, through it.
-void SharedCopy::sample(std::byte* target, const std::byte* source) {
+void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
   const bool first = !past_cache_took_;
   const Clock::time_point begin = Clock::now();
-  (first ? copy_past_cache : copy_bytes)(target, source, kSampleBytes);
-  const Clock::duration took = Clock::now() - begin;
+  (first ? copy_past_cache : copy_bytes)(target, source, bytes);
+  const Clock::duration took = (Clock::now() - begin) * kSampleBytes / bytes;
   if (first) {
     past_cache_took_ = took;
   } else {

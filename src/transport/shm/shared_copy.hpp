@@ -13,12 +13,14 @@ namespace farandole::shm {
 /// distance to that rank's core. A line must leave the reader's cache before it is written. Where
 /// the cores share a cache that is faster than memory; between sockets it is several times slower,
 /// and stores that go past the cache are better. Nobody tells a process which it is, and hosts of
-/// virtual machines change it, so now and then the starts of two blocks that follow each other are
+/// virtual machines change it, so now and then the starts of two copies that follow each other are
 /// timed, one past the cache and one through it.
 /// Threads   one at a time.
 class SharedCopy {
  public:
-  static constexpr std::size_t kSampleBytes = 8192;
+  /// What is shorter is no sample and goes through the cache.
+  static constexpr std::size_t kSampleMin = 2048;
+  static constexpr std::size_t kSampleBytes = 8192;  // of what is longer; times are scaled to it
   /// What a sample takes more, at most, through the cache than past it where that is better: as
   /// long as a core reads it from memory, where it is after that, at 18 GB/s. GB/s through and
   /// past it, of one AMD EPYC: 11 to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later
@@ -31,8 +33,8 @@ class SharedCopy {
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes);
 
-  /// Takes note of how long two samples took. One pair changes nothing: a core may be lost
-  /// meanwhile.
+  /// Takes note of how long two samples of kSampleBytes took. One pair changes nothing: a core may
+  /// be lost meanwhile.
   void learn(Clock::duration through_cache, Clock::duration past_cache);
   bool past_cache() const { return slow_ >= kSlowMax / 2; }
 
@@ -42,7 +44,7 @@ class SharedCopy {
   static constexpr int kSlow = 2, kFast = -1;
   static constexpr int kSlowMax = 6;
 
-  void sample(std::byte* target, const std::byte* source);
+  void sample(std::byte* target, const std::byte* source, std::size_t bytes);
 
   int slow_ = 0;                                    // what the samples said, from 0 to kSlowMax
   std::size_t since_sample_ = 0;                    // bytes, since the last pair

@@ -26,12 +26,12 @@ TEST(SharedCopy, TakesAllBytesAndNoOthersEitherWay) {
     SharedCopy stage;
     for (int i = 0; i < 100 && past_cache; ++i) stage.learn(kSlow, kPast);
     ASSERT_EQ(stage.past_cache(), past_cache);
-    for (const std::size_t bytes : {std::size_t{1}, std::size_t{4096}, SharedCopy::kSampleBytes,
-                                    2 * SharedCopy::kSampleBytes + 1, std::size_t{65536}}) {
-      // Some of those that are long enough begin with a sample, of either kind.
+    for (const std::size_t bytes :
+         {std::size_t{1}, SharedCopy::kSampleMin - 1, SharedCopy::kSampleMin, std::size_t{4097},
+          SharedCopy::kSampleBytes, 2 * SharedCopy::kSampleBytes + 1, std::size_t{65536}}) {
+      // Some of those that are long enough are, or begin with, a sample, of either kind.
       const std::size_t blocks = std::max<std::size_t>(40, 2 * SharedCopy::kBytesPerPair / bytes);
-      for (std::size_t block = 0; block < (bytes < SharedCopy::kSampleBytes ? 40 : blocks);
-           ++block) {
+      for (std::size_t block = 0; block < (bytes < SharedCopy::kSampleMin ? 40 : blocks); ++block) {
         std::vector<std::byte> source(bytes), target(bytes + 2 * kPadding, std::byte{0xEE});
         for (std::size_t i = 0; i < bytes; ++i) {
           source[i] = std::byte(i * 7 + i / 251 + block);
@@ -42,6 +42,26 @@ TEST(SharedCopy, TakesAllBytesAndNoOthersEitherWay) {
         ASSERT_EQ(target, expected) << "block " << block << " of " << bytes << " bytes";
       }
     }
+  }
+}
+
+// The reader is as near as can be, this core, so through the cache is the fast way, also for what
+// is shorter than kSampleBytes.
+TEST(SharedCopy, ShortMessagesTellHowFarReadersAreAsLongOnesDo) {
+  for (const std::size_t bytes :
+       {SharedCopy::kSampleMin, std::size_t{4096}, 3 * SharedCopy::kSampleBytes}) {
+    SharedCopy stage;
+    for (int i = 0; i < 100; ++i) stage.learn(kSlow, kPast);
+    ASSERT_TRUE(stage.past_cache());
+    const std::vector<std::byte> source(bytes);
+    std::vector<std::byte> target(bytes);
+    // Twice as many as it takes: a core may be lost during one.
+    constexpr std::size_t kPairs = 12;
+    for (std::size_t copied = 0; copied < 2 * kPairs * SharedCopy::kBytesPerPair; copied += bytes) {
+      stage.copy(target.data(), source.data(), bytes);
+      ASSERT_EQ(target, source);
+    }
+    EXPECT_FALSE(stage.past_cache()) << bytes;
   }
 }
 
