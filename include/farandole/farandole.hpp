@@ -227,8 +227,10 @@ struct Statistics {
     std::uint64_t calls = 0, bytes = 0;
   };
   std::uint64_t operations = 0;
-  double active_seconds = 0;                  // with at least one operation in flight
-  double wait_seconds = 0;                    // callers spent blocked
+  // With at least one operation in flight, and that callers spent blocked. Calls of up to 4 KiB that
+  // end within about a microsecond count nothing.
+  double active_seconds = 0;
+  double wait_seconds = 0;
   std::uint64_t strangers = 0;                // connections refused
   std::map<std::string, Traffic> transports;  // "shm", "tcp"
   std::map<std::string, Calls> plans;         // "allreduce ring shm"

@@ -145,8 +145,8 @@ class Context:
     def allocate(self, nbytes: int) -> OwnedBuffer: ...
     def statistics(self) -> dict[str, Any]:
         """operations: int; active_seconds: time with at least one operation in flight;
-        wait_seconds: time callers spent blocked, neither with calls of up to 4 KiB that had to wait
-        for nothing; transports: {name: {sent_bytes, sent_messages,
+        wait_seconds: time callers spent blocked, neither with calls of up to 4 KiB that end within
+        about a microsecond; transports: {name: {sent_bytes, sent_messages,
         received_bytes, received_messages}}; plans: {"allreduce ring shm": {calls, bytes}};
         strangers: connections refused."""
     def start_timeline(self, path: str) -> None:

@@ -208,7 +208,9 @@ const CollectiveOperation::Slot* CollectiveOperation::flows_into(const Round& fi
 /// to the other is onto itself, but for collectives that reduce.
 bool CollectiveOperation::copies_beside(const Round& first, const Round& second) const {
   return std::ranges::all_of(slots_of(second), [&](const Slot& slot) {
-    if (slot.held || (!outgrows_caches(slot) && carrier(first, slot) == nullptr)) return false;
+    const bool pays =
+        is_small(slot.source) || outgrows_caches(slot) || carrier(first, slot) != nullptr;
+    if (slot.held || !pays) return false;
     return std::ranges::all_of(slots_of(first),
                                [&](const Slot& before) { return copies_beside(before, slot); });
   });
@@ -220,7 +222,7 @@ bool CollectiveOperation::copies_beside(const Slot& before, const Slot& copy) co
     return false;
   }
   if (overlap(copy.target, before.source)) return false;
-  if (before.transfer == &before.send) return streams(before);  // else it would only wait
+  if (before.transfer == &before.send) return is_small(before.source) || streams(before);
   return !overlap(copy.source, before.target) && !overlap(copy.target, before.target) &&
          !overlap(copy.target, before.operand);
 }
@@ -274,6 +276,10 @@ void CollectiveOperation::prepare_round(const Program::Instruction& round) {
 
 bool CollectiveOperation::outgrows_caches(const Slot& copy) {
   return copy.receive.buffer_bytes >= kPastCacheMin;
+}
+
+bool CollectiveOperation::is_small(const Place& place) {
+  return place.bytes <= kUrgentMax;
 }
 
 /// A send that reads what is copied, and is long enough to tell how far it has come.

@@ -125,6 +125,7 @@ class CollectiveOperation final : public Operation {
   static bool follows(const Slot& before, const Slot& slot);
   static bool streams(const Slot& slot);
   static bool outgrows_caches(const Slot& copy);
+  static bool is_small(const Place& place);
   bool same_memory(const Place& a, const Place& b) const;
   bool is_same(const Place& a, const Place& b) const;
   bool overlap(const Place& a, const Place& b) const;

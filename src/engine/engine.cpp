@@ -17,6 +17,7 @@ constexpr std::uint32_t kStepsPerTimeCheck = 1024;
 constexpr int kPausesPerClock = 16;
 constexpr int kSleepMs = 100;  // deadlines are looked at this often in a quiet wait
 constexpr auto kSuspicion = std::chrono::milliseconds(800);
+constexpr int kUntimedLooks = 32;
 constexpr auto kEndPatience = std::chrono::seconds(2);
 
 void pause() {
@@ -83,6 +84,7 @@ Result<void> Engine::run(Operation& operation) {
     start_submitted();  // what came before
     start(operation);   // ends here, so nobody else needs to hold it
     step_operations();  // a small message is sent and done
+    if (submitted == 0) look_for_end(operation);
     if (operation.finished() && submitted == 0) {
       stop_driving();
     } else {
@@ -112,6 +114,14 @@ bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {
   }
   waited_ticks_.fetch_add(Ticks::now() - since, std::memory_order_relaxed);
   return operation.finished();
+}
+
+/// A peer that does the same at the same time answers before a clock could be read twice.
+void Engine::look_for_end(const Operation& operation) {
+  if (options_.pause == std::chrono::microseconds(0)) return;
+  for (int looks = 0; looks < kUntimedLooks && !operation.finished(); ++looks) {
+    if (!look()) pause();
+  }
 }
 
 void Engine::drive_to_end(const Operation& operation, std::uint64_t since, Deadline give_up) {
@@ -209,6 +219,12 @@ void Engine::end_all() {
 bool Engine::step() {
   bool moved = start_submitted();
   if (first_ != nullptr && active_since_ == 0) active_since_ = Ticks::now();
+  moved |= look();
+  return moved;
+}
+
+bool Engine::look() {
+  bool moved = false;
   for (Transport* transport : transports_) moved |= transport->progress();
   moved |= step_operations();
   if (news_.load(std::memory_order_acquire)) {

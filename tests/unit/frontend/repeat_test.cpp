@@ -175,7 +175,7 @@ void expect_early_copies(Communicator& world, std::size_t each, const Allocate& 
 TEST_P(Repeat, CopiesBeginEarly) {
   Contexts contexts = make_ranks(4, GetParam());
   run_ranks(contexts, [](Context& context, Communicator& world) {
-    for (const std::size_t each : {3'001, 70'001, 1'100'003}) {
+    for (const std::size_t each : {5, 701, 3'001, 70'001, 1'100'003}) {
       expect_early_copies(world, each, [](std::size_t count) {
         return std::shared_ptr<std::int32_t>(new std::int32_t[count],
                                              std::default_delete<std::int32_t[]>());
@@ -313,6 +313,23 @@ TEST_P(Repeat, WrongBuffersAreFoundAgain) {
     }
     ASSERT_TRUE(sum(in.data(), out.data()));
     EXPECT_EQ(out[3], 2.0F);
+  });
+}
+
+// Goal: small calls, which look at no clock at first, count the time for which they wait. Method:
+// rank 1 comes 5 ms late to every third of 30 calls.
+TEST_P(Repeat, SmallCallsCountTheirWaits) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [](Context& context, Communicator& world) {
+    std::vector<float> data(4, 1.0F);
+    const bool comes_late = world.rank() == Rank{1};
+    for (int turn = 0; turn < 30; ++turn) {
+      if (comes_late && turn % 3 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      ASSERT_TRUE(world.allreduce(data.data(), data.data(), Count{4}, DType::kFloat32));
+    }
+    if (comes_late) return;
+    EXPECT_GE(context.statistics().wait_seconds, 0.01);
+    EXPECT_GE(context.statistics().active_seconds, 0.01);
   });
 }
 
