@@ -227,8 +227,8 @@ struct Statistics {
     std::uint64_t calls = 0, bytes = 0;
   };
   std::uint64_t operations = 0;
-  // With at least one operation in flight, and that callers spent blocked. Calls of up to 4 KiB that
-  // end within about a microsecond count nothing.
+  // With at least one operation in flight, and that callers spent blocked. Calls of up to 4 KiB
+  // that end within about a microsecond count nothing.
   double active_seconds = 0;
   double wait_seconds = 0;
   std::uint64_t strangers = 0;                // connections refused
