@@ -222,6 +222,7 @@ bool CollectiveOperation::copies_beside(const Slot& before, const Slot& copy) co
     return false;
   }
   if (overlap(copy.target, before.source)) return false;
+  // A send that is neither on its way at once nor moves by pieces would only wait for the copy.
   if (before.transfer == &before.send) return is_small(before.source) || streams(before);
   return !overlap(copy.source, before.target) && !overlap(copy.target, before.target) &&
          !overlap(copy.target, before.operand);

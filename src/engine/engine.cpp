@@ -17,7 +17,7 @@ constexpr std::uint32_t kStepsPerTimeCheck = 1024;
 constexpr int kPausesPerClock = 16;
 constexpr int kSleepMs = 100;  // deadlines are looked at this often in a quiet wait
 constexpr auto kSuspicion = std::chrono::milliseconds(800);
-constexpr int kUntimedLooks = 32;
+constexpr int kUntimedLooks = 32;  // about a microsecond, over shared memory
 constexpr auto kEndPatience = std::chrono::seconds(2);
 
 void pause() {
