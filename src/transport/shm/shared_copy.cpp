@@ -26,9 +26,9 @@ void SharedCopy::copy(std::byte* target, const std::byte* source, std::size_t by
 /// Copies the start of a block past the cache, or, the next time, through it.
 void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
   const bool first = !past_cache_took_;
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = now_();
   (first ? copy_past_cache : copy_bytes)(target, source, bytes);
-  const Clock::duration took = (Clock::now() - begin) * kSampleBytes / bytes;
+  const Clock::duration took = (now_() - begin) * kSampleBytes / bytes;
   if (first) {
     past_cache_took_ = took;
   } else {

@@ -31,6 +31,9 @@ class SharedCopy {
   /// most of it for the reader, who then reads from memory.
   static constexpr std::size_t kBytesPerPair = std::size_t{2} << 20;
 
+  using Now = Clock::time_point (*)();
+  explicit SharedCopy(Now now = &Clock::now) : now_(now) {}
+
   void copy(std::byte* target, const std::byte* source, std::size_t bytes);
 
   /// Takes note of how long two samples of kSampleBytes took. One pair changes nothing: a core may
@@ -46,6 +49,7 @@ class SharedCopy {
 
   void sample(std::byte* target, const std::byte* source, std::size_t bytes);
 
+  Now now_;
   int slow_ = 0;                                    // what the samples said, from 0 to kSlowMax
   std::size_t since_sample_ = 0;                    // bytes, since the last pair
   std::optional<Clock::duration> past_cache_took_;  // between the samples of a pair
