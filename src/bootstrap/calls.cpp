@@ -33,6 +33,7 @@ bool Links::wanted(int rank) const {
 /// next living one are found out side by side.
 void Links::call_neighbours(Clock::duration delay) {
   Gone presumed = news_.gone();
+  presumed[static_cast<std::size_t>(self_)] = false;  // it has neighbours until it has left
   for (const auto& [rank, call] : calls_) {
     if (call.refused_at) presumed[static_cast<std::size_t>(rank)] = true;
   }

@@ -10,7 +10,8 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-// How long a leaving rank remains a neighbour: in this time its farewell reaches everybody.
+// How long a leaving rank remains a neighbour at least: in this time its farewell reaches
+// everybody, and when all leave, all learn of it over the links that there are.
 constexpr auto kStay = 250ms;
 // Who says farewell stays as a neighbour for kStay; new edges are made when its link closes, or
 // after this time by those that had none with it.
@@ -43,7 +44,7 @@ void Links::watch(PollSet& set) {
       set.wake_by(call.due);
     }
   }
-  if (phase_ == Phase::kLeaving) set.wake_by(stay_until_);
+  if (phase_ == Phase::kLeaving && Clock::now() < stay_until_) set.wake_by(stay_until_);
 }
 
 void Links::serve(const PollSet& set) {
@@ -106,7 +107,6 @@ void Links::leave(std::string_view state) {
   if (phase_ != Phase::kMember) return;
   phase_ = Phase::kLeaving;
   stay_until_ = Clock::now() + kStay;
-  told_ = !links_.empty();
   learn(Departure{job_.rank, true, "shut down", std::string(state)});
 }
 
@@ -136,9 +136,13 @@ void Links::understand(int rank, Link& link, const Frame& frame) {
       return;
     case ControlFrame::kDeparture:
       if (const auto departure = decode_departure(frame.payload)) {
-        const bool us = departure->rank == job_.rank;
-        if (us && !departure->clean) cut_off(rank, departure->reason);
-        if (!us) learn(*departure);
+        if (departure->rank != job_.rank) {
+          learn(*departure);
+        } else if (departure->clean) {
+          link.knows = true;
+        } else {
+          cut_off(rank, departure->reason);
+        }
       }
       return;
     case ControlFrame::kNotice:
@@ -188,6 +192,13 @@ void Links::cut_off(int by, const std::string& reason) {
   }
 }
 
+bool Links::all_know() const {
+  return std::all_of(neighbours_.begin(), neighbours_.end(), [this](int rank) {
+    const auto link = links_.find(rank);
+    return link != links_.end() && link->second.knows;
+  });
+}
+
 void Links::close() {
   links_.clear();
   calls_.clear();
@@ -219,8 +230,7 @@ void Links::keep_time() {
     }
   }
   const bool alone = news_.gone_count() == job_.size;
-  // Neighbours that heard the farewell may all be gone by now; a link made since was told, too.
-  const bool told = (told_ || !links_.empty()) && now >= stay_until_;
+  const bool told = now >= stay_until_ && all_know();
   if (phase_ == Phase::kLeaving && (alone || told)) phase_ = Phase::kClosing;
   if (phase_ != Phase::kClosing) return;
   for (auto& [rank, link] : links_) {

@@ -24,8 +24,11 @@ namespace farandole {
 /// it, is found by whoever is to adopt it or to be adopted by it. A new link starts with all news
 /// so far, hence whatever one living rank knows all living ranks come to know.
 ///
-/// Leaving: the farewell is flooded, then the rank stays as a neighbour until everybody else has
-/// said farewell too, or for 250 ms, and then ends its links in order, reading each to its end.
+/// Leaving: the farewell is flooded, then the rank stays until everybody else has said farewell
+/// too, or until 250 ms have passed and every neighbour that the news leave it has heard; then it
+/// ends its links in order, reading each to its end. News are passed on to whoever sent them too,
+/// so a neighbour that sends this rank its own farewell has heard it. Hence no news are lost when
+/// many leave at once: who knows them stays until its neighbours do.
 ///
 /// Threads   the control thread only.
 /// Blocking  nothing blocks.
@@ -58,6 +61,7 @@ class Links {
     Channel channel;
     FrameReader frames{kControlBytesMax};
     Clock::time_point heard_at{}, beat_at{};
+    bool knows = false;     // has heard our farewell
     bool finished = false;  // we have sent our last
     bool dead = false;      // to be swept
   };
@@ -76,6 +80,7 @@ class Links {
   void pass_on(const std::string& frame);
   void expel(int rank);
   void cut_off(int by, const std::string& reason);
+  bool all_know() const;
 
   void call_neighbours(Clock::duration delay);
   void hurry_calls();
@@ -95,7 +100,6 @@ class Links {
   std::map<int, Call> calls_;
   std::uint64_t notices_sent_ = 0;
   Phase phase_ = Phase::kMember;
-  bool told_ = false;  // a neighbour was sent our farewell when we left
   Clock::time_point stay_until_{};
   Clock::time_point turned_at_ = Clock::now();
 };

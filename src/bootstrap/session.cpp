@@ -25,7 +25,7 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kLeaveTime = 900ms;
+constexpr auto kLeaveTime = 3s;
 constexpr auto kLauncherGrace = 2s;
 constexpr std::size_t kVisitorsMax = 64;  // besides one per rank
 
