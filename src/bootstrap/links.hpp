@@ -25,10 +25,11 @@ namespace farandole {
 /// so far, hence whatever one living rank knows all living ranks come to know.
 ///
 /// Leaving: the farewell is flooded, then the rank stays until everybody else has said farewell
-/// too, or until 250 ms have passed and every neighbour that the news leave it has heard; then it
-/// ends its links in order, reading each to its end. News are passed on to whoever sent them too,
-/// so a neighbour that sends this rank its own farewell has heard it. Hence no news are lost when
-/// many leave at once: who knows them stays until its neighbours do.
+/// too, or until 250 ms have passed and every neighbour has heard it, also those that it gets in
+/// the place of others who leave; then it ends its links in order, reading each to its end. News
+/// go back to whoever sent them, too, so a neighbour that sends this rank its own farewell has
+/// heard it. Hence no news are lost when many leave at once: who knows them stays until its
+/// neighbours do. Session ends the wait for one that does not answer.
 ///
 /// Threads   the control thread only.
 /// Blocking  nothing blocks.

@@ -35,9 +35,8 @@ struct Departure {
 ///           owns the sockets. open(), accept(), flood(), leave() from any thread.
 /// Security  one listening port per process; connections that fail the handshake, stall, or send
 ///           more than it allows are dropped and counted, and change nothing.
-/// Blocking  start(), open(), accept() block up to their deadline, leave() up to three seconds:
-/// that
-///           long only if a neighbour does not answer.
+/// Blocking  start(), open(), accept() block up to their deadline; leave() for about 250 ms, and up
+///           to three seconds if a neighbour does not answer.
 class Session {
  public:
   struct Events {

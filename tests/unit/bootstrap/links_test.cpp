@@ -4,8 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "unit/bootstrap/ranks.hpp"
 
@@ -46,6 +47,7 @@ struct Node {
   Links links;
 };
 
+/// All ranks of a job, which meet as they are turned.
 struct Nodes {
   explicit Nodes(int size) {
     std::vector<Descriptor> sockets;
