@@ -4,38 +4,57 @@
 
 #include <algorithm>
 
-#include "base/copy.hpp"
-
 namespace farandole::shm {
 
 void SharedCopy::copy(std::byte* target, const std::byte* source, std::size_t bytes) {
   if (bytes < kSampleMin) {
-    copy_bytes(target, source, bytes);
+    through_(target, source, bytes);
     return;
   }
+  copied_ += bytes;
   std::size_t sampled = 0;
-  since_sample_ += bytes;
-  if (since_sample_ >= kBytesPerPair) {
+  if (is_due(target, bytes)) {
     sampled = std::min(bytes, kSampleBytes);
     sample(target, source, sampled);
   }
-  const auto rest = past_cache() ? &copy_past_cache : &copy_bytes;
+  const auto rest = past_cache() ? past_ : through_;
   rest(target + sampled, source + sampled, bytes - sampled);
 }
 
-/// Copies the start of a block past the cache, or, the next time, through it.
-void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
-  const bool first = !past_cache_took_;
-  const Clock::time_point begin = now_();
-  (first ? copy_past_cache : copy_bytes)(target, source, bytes);
-  const Clock::duration took = (now_() - begin) * kSampleBytes / bytes;
-  if (first) {
-    past_cache_took_ = took;
-  } else {
-    learn(took, *past_cache_took_);
-    past_cache_took_.reset();
-    since_sample_ = 0;
+bool SharedCopy::is_due(const std::byte* target, std::size_t bytes) const {
+  switch (next_) {
+    case Next::kPastCache:
+      return copied_ >= kBytesPerPair;
+    case Next::kPrepare:
+      return true;
+    case Next::kThroughCache:
+      // Messages of changing lengths may never begin there again.
+      return (target == prepared_ && bytes >= prepared_bytes_) || copied_ >= kPreparedMax;
   }
+  return false;
+}
+
+/// Copies the start of a block, for the next sample or as that sample.
+void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
+  const Clock::time_point begin = next_ == Next::kPrepare ? Clock::time_point{} : now_();
+  const auto took = [&] { return (now_() - begin) * kSampleBytes / bytes; };
+  (next_ == Next::kPastCache ? past_ : through_)(target, source, bytes);
+  switch (next_) {
+    case Next::kPastCache:
+      past_cache_took_ = took();
+      next_ = Next::kPrepare;
+      break;
+    case Next::kPrepare:
+      prepared_ = target;
+      prepared_bytes_ = bytes;
+      next_ = Next::kThroughCache;
+      break;
+    case Next::kThroughCache:
+      learn(took(), past_cache_took_);
+      next_ = Next::kPastCache;
+      break;
+  }
+  copied_ = 0;
 }
 
 void SharedCopy::learn(Clock::duration through_cache, Clock::duration past_cache) {

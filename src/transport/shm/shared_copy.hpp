@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 
 #include "base/clock.hpp"
+#include "base/copy.hpp"
 
 namespace farandole::shm {
 
@@ -13,9 +13,10 @@ namespace farandole::shm {
 /// distance to that rank's core. A line must leave the reader's cache before it is written. Where
 /// the cores share a cache that is faster than memory; between sockets it is several times slower,
 /// and stores that go past the cache are better. Nobody tells a process which it is, and hosts of
-/// virtual machines change it, so now and then the starts of two copies that follow each other are
-/// timed, one past the cache and one through it.
-/// Threads   one at a time.
+/// virtual machines change it, so now and then the starts of two copies are timed, one past the
+/// cache and one through it. The latter is to a place that was written through the cache the last
+/// time as well: where that was past it the reader has the lines from memory, and writing them
+/// takes several times as long even where cores are near. Threads   one at a time.
 class SharedCopy {
  public:
   /// What is shorter is no sample and goes through the cache.
@@ -30,9 +31,15 @@ class SharedCopy {
   /// Bytes copied from one pair of samples to the next. A pair costs 1.5 us where cores are near,
   /// most of it for the reader, who then reads from memory.
   static constexpr std::size_t kBytesPerPair = std::size_t{2} << 20;
+  /// How long the second sample waits for a copy to the place that was prepared for it: for more
+  /// than a lap of the longest pipe.
+  static constexpr std::size_t kPreparedMax = std::size_t{6} << 20;
 
   using Now = Clock::time_point (*)();
-  explicit SharedCopy(Now now = &Clock::now) : now_(now) {}
+  using Copy = void (*)(void* target, const void* source, std::size_t bytes);
+  explicit SharedCopy(Now now = &Clock::now, Copy through = &copy_bytes,
+                      Copy past = &copy_past_cache)
+      : now_(now), through_(through), past_(past) {}
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes);
 
@@ -47,12 +54,19 @@ class SharedCopy {
   static constexpr int kSlow = 2, kFast = -1;
   static constexpr int kSlowMax = 6;
 
+  enum class Next { kPastCache, kPrepare, kThroughCache };
+
+  bool is_due(const std::byte* target, std::size_t bytes) const;
   void sample(std::byte* target, const std::byte* source, std::size_t bytes);
 
   Now now_;
-  int slow_ = 0;                                    // what the samples said, from 0 to kSlowMax
-  std::size_t since_sample_ = 0;                    // bytes, since the last pair
-  std::optional<Clock::duration> past_cache_took_;  // between the samples of a pair
+  Copy through_, past_;
+  int slow_ = 0;                  // what the samples said, from 0 to kSlowMax
+  Next next_ = Next::kPastCache;  // of a pair of samples
+  std::size_t copied_ = 0;        // bytes, since the last sample
+  Clock::duration past_cache_took_{};
+  const std::byte* prepared_ = nullptr;  // where the next sample through the cache is to go
+  std::size_t prepared_bytes_ = 0;
 };
 
 }  // namespace farandole::shm

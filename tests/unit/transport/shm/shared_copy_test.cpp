@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <set>
 #include <vector>
 
 namespace farandole::shm {
@@ -77,6 +78,66 @@ TEST(SharedCopy, SamplesOfShortMessagesCountInProportion) {
     EXPECT_EQ(stage.past_cache(), bytes == SharedCopy::kSampleMin) << bytes;
     EXPECT_EQ(Readings::count() > 0, bytes >= SharedCopy::kSampleMin) << bytes;
   }
+}
+
+/// Two cores, what their caches hold, and a clock: as measured on one AMD EPYC, in ns per 8 KiB.
+class Cores {
+ public:
+  static void place(bool far) {
+    far_ = far;
+    past_.clear();
+  }
+  static Clock::time_point now() { return now_; }
+  static void through_cache(void* target, const void*, std::size_t bytes) {
+    const bool from_memory = past_.erase(target) > 0;
+    pass((far_ ? 2500ns : from_memory ? 650ns : 150ns), bytes);
+  }
+  static void past_cache(void* target, const void*, std::size_t bytes) {
+    past_.insert(target);
+    pass(130ns, bytes);
+  }
+
+ private:
+  static void pass(std::chrono::nanoseconds time, std::size_t bytes) {
+    now_ += time * bytes / SharedCopy::kSampleBytes;
+  }
+
+  inline static bool far_;
+  inline static std::set<const void*> past_;  // what was last written past the cache
+  inline static Clock::time_point now_;
+};
+
+// Goal: where cores are near a block that was written past the cache is slow to write once, which
+// is no reason to go on so; whether messages come back to the same places or to others.
+TEST(SharedCopy, GoesThroughTheCacheAgainOnceCoresAreNear) {
+  constexpr std::size_t kBytes = SharedCopy::kSampleBytes, kBlocks = 256;
+  std::vector<std::byte> memory(2 * kBlocks * kBytes);
+  const auto laps = [&](SharedCopy& stage, std::size_t most) {
+    for (std::size_t i = 0; i < 64 * kBlocks; ++i) {
+      const std::size_t bytes = kBytes + (i / kBlocks) % 2 * most;
+      stage.copy(memory.data() + i % kBlocks * bytes, memory.data(), bytes);
+    }
+  };
+  for (const std::size_t most : {std::size_t{0}, kBytes}) {
+    SharedCopy stage(&Cores::now, &Cores::through_cache, &Cores::past_cache);
+    for (const bool far : {false, true, false, true}) {
+      Cores::place(far);
+      laps(stage, most);
+      EXPECT_EQ(stage.past_cache(), far) << "messages of up to " << kBytes + most;
+    }
+  }
+}
+
+// Goal: messages that never begin twice at the same place are sampled, too.
+TEST(SharedCopy, SamplesWithoutAPreparedPlace) {
+  SharedCopy stage(&Cores::now, &Cores::through_cache, &Cores::past_cache);
+  Cores::place(true);
+  std::vector<std::byte> memory(8 * SharedCopy::kPreparedMax);
+  const std::size_t bytes = SharedCopy::kSampleBytes;
+  for (std::size_t at = 0; at + bytes <= memory.size(); at += bytes) {
+    stage.copy(memory.data() + at, memory.data(), bytes);
+  }
+  EXPECT_TRUE(stage.past_cache());
 }
 
 TEST(SharedCopy, PassesTheCacheWhileReadersAreFar) {
