@@ -22,11 +22,11 @@ class SharedCopy {
   /// What is shorter is no sample and goes through the cache.
   static constexpr std::size_t kSampleMin = 2048;
   static constexpr std::size_t kSampleBytes = 8192;  // of what is longer; times are scaled to it
-  /// What a sample takes more, at most, through the cache than past it where that is better: as
-  /// long as a core reads it from memory, where it is after that, at 18 GB/s. GB/s through and
-  /// past it, of one AMD EPYC: 11 to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later
-  /// one 28 to 44 and 42 to 90 near, 7 to 8 and 48 to 90 far.
-  static constexpr Clock::duration kNear = std::chrono::nanoseconds(450);
+  /// What a sample takes more, at most, through the cache than past it where that is better: what
+  /// its reader loses, who then reads it from memory. GB/s through and past it, of one AMD EPYC: 11
+  /// to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later one 28 to 44 and 42 to 90 near,
+  /// 7 to 8 and 48 to 90 far; of a third 30 to 60 and 50 to 80 near, 3 to 4 and 60 to 80 far.
+  static constexpr Clock::duration kNear = std::chrono::nanoseconds(700);
 
   /// Bytes copied from one pair of samples to the next. A pair costs 1.5 us where cores are near,
   /// most of it for the reader, who then reads from memory.
