@@ -50,16 +50,17 @@ void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t 
       next_ = Next::kThroughCache;
       break;
     case Next::kThroughCache:
-      learn(took(), past_cache_took_);
+      learn(took(), past_cache_took_, bytes < kSampleBytes ? kNearShort : kNear);
       next_ = Next::kPastCache;
       break;
   }
   copied_ = 0;
 }
 
-void SharedCopy::learn(Clock::duration through_cache, Clock::duration past_cache) {
-  const bool is_slow = through_cache > past_cache + kNear;
-  slow_ = std::clamp(slow_ + (is_slow ? kSlow : kFast), 0, kSlowMax);
+void SharedCopy::learn(Clock::duration through_cache, Clock::duration past_cache,
+                       Clock::duration near) {
+  const bool is_slow = through_cache > past_cache + near;
+  slow_ = std::clamp(slow_ + (is_slow ? 1 : -1), 0, kSlowMax);
 }
 
 }  // namespace farandole::shm

@@ -24,9 +24,11 @@ class SharedCopy {
   static constexpr std::size_t kSampleBytes = 8192;  // of what is longer; times are scaled to it
   /// What a sample takes more, at most, through the cache than past it where that is better: what
   /// its reader loses, who then reads it from memory. GB/s through and past it, of one AMD EPYC: 11
-  /// to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later one 28 to 44 and 42 to 90 near,
-  /// 7 to 8 and 48 to 90 far; of a third 30 to 60 and 50 to 80 near, 3 to 4 and 60 to 80 far.
-  static constexpr Clock::duration kNear = std::chrono::nanoseconds(700);
+  /// to 16 and 9 to 10 near, 2.2 to 2.6 and 10 to 13 far; of a later one 28 to 44 and 42 to 90
+  /// near, 7 to 8 and 48 to 90 far; of a third 30 to 60 and 50 to 80 near, 3 to 4 and 60 to 80 far.
+  static constexpr Clock::duration kNear = std::chrono::nanoseconds(350);
+  /// Of a shorter sample, scaled: the first lines from memory are a larger part of it.
+  static constexpr Clock::duration kNearShort = std::chrono::nanoseconds(520);
 
   /// Bytes copied from one pair of samples to the next. A pair costs 1.5 us where cores are near,
   /// most of it for the reader, who then reads from memory.
@@ -45,14 +47,12 @@ class SharedCopy {
 
   /// Takes note of how long two samples of kSampleBytes took. One pair changes nothing: a core may
   /// be lost meanwhile.
-  void learn(Clock::duration through_cache, Clock::duration past_cache);
+  void learn(Clock::duration through_cache, Clock::duration past_cache,
+             Clock::duration near = kNear);
   bool past_cache() const { return slow_ >= kSlowMax / 2; }
 
  private:
-  // One slow sample changes nothing, and neither does a fast one among two slow ones: of a near
-  // reader among far ones.
-  static constexpr int kSlow = 2, kFast = -1;
-  static constexpr int kSlowMax = 6;
+  static constexpr int kSlowMax = 6;  // so some of one kind among others change nothing
 
   enum class Next { kPastCache, kPrepare, kThroughCache };
 
