@@ -63,16 +63,22 @@ std::string title(const std::vector<Ready>& members) {
   return name + " and " + std::to_string(members.size() - 1) + " more";
 }
 
-/// Whether all tensors are reduced in place and lie one after the other.
-bool contiguous(const Flight& flight) {
-  const std::byte* expected = nullptr;
+/// Where all tensors are, if they are reduced in place and lie one after the other.
+std::byte* in_place_in_order(const Flight& flight) {
+  std::byte *first = nullptr, *expected = nullptr;
   for (const SharedSubmission& task : flight.tasks) {
-    if (!task || task->call.in != task->call.out) return false;
-    const auto* data = static_cast<const std::byte*>(task->call.in);
-    if (expected != nullptr && data != expected) return false;
-    expected = data + size_in_bytes(task->call.shape, task->call.dtype).value();
+    if (!task || task->call.in != task->call.out) return nullptr;
+    const std::size_t bytes = size_in_bytes(task->call.shape, task->call.dtype).value();
+    if (bytes == 0) continue;  // wherever it is, if anywhere
+    auto* data = static_cast<std::byte*>(task->call.out);
+    if (first == nullptr) {
+      first = data;
+    } else if (data != expected) {
+      return nullptr;
+    }
+    expected = data + bytes;
   }
-  return true;
+  return first;
 }
 
 }  // namespace
@@ -232,17 +238,20 @@ Result<void> Executor::pack(Flight& flight) {
   }
   const bool several = flight.members.size() > 1;
   const Bytes size = flight.count * size_of(terms.dtype);
+  std::byte* in_place = in_place_in_order(flight);
   if (several) {
     const std::lock_guard lock(mutex_);
     counts_.fused_bytes += size.value();
-    if (contiguous(flight)) ++counts_.without_copy;
+    if (in_place != nullptr) ++counts_.without_copy;
   }
-  if (const SharedSubmission& first = flight.tasks.front(); first) {
-    if (!several || contiguous(flight)) {
-      flight.in = static_cast<const std::byte*>(first->call.in);
-      flight.out = static_cast<std::byte*>(first->call.out);
-      return {};
-    }
+  if (in_place != nullptr) {
+    flight.in = flight.out = in_place;
+    return {};
+  }
+  if (const SharedSubmission& only = flight.tasks.front(); only && !several) {
+    flight.in = static_cast<const std::byte*>(only->call.in);
+    flight.out = static_cast<std::byte*>(only->call.out);
+    return {};
   }
   if (auto taken = take_buffer(flight, size); !taken) return taken;
   flight.in = flight.out = flight.buffer.get();
