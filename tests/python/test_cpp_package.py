@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import farandole
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,3 +36,10 @@ def test_installed_library_builds_and_runs_the_example(tmp_path: Path) -> None:
     lines = run(sys.executable, "-m", "farandole.cli", "run", "-n", "2", "-p", build / "allreduce")
     for rank in range(2):
         assert f"rank {rank} of 2: every sum is 3\n" in lines
+
+
+# Goal: nothing of the module mixes with what other modules bring; see bindings/exports.map. Where
+# it had a libstdc++ of its own, its locale facets did with numpy's, and shutdown() crashed.
+def test_the_python_module_exports_its_entry_alone() -> None:
+    table = run("nm", "--dynamic", "--defined-only", str(farandole._native.__file__))
+    assert [line.split()[-1] for line in table.splitlines()] == ["PyInit__native"]
