@@ -16,7 +16,9 @@ namespace farandole::shm {
 /// virtual machines change it, so now and then the starts of two copies are timed, one past the
 /// cache and one through it. The latter is to a place that was written through the cache the last
 /// time as well: where that was past it the reader has the lines from memory, and writing them
-/// takes several times as long even where cores are near. Threads   one at a time.
+/// takes several times as long even where cores are near.
+///
+/// Threads   one at a time.
 class SharedCopy {
  public:
   /// What is shorter is no sample and goes through the cache.
@@ -52,7 +54,7 @@ class SharedCopy {
   bool past_cache() const { return slow_ >= kSlowMax / 2; }
 
  private:
-  static constexpr int kSlowMax = 6;  // so some of one kind among others change nothing
+  static constexpr int kSlowMax = 6;  // a pair moves slow_ by one, so what most of them say holds
 
   enum class Next { kPastCache, kPrepare, kThroughCache };
 
