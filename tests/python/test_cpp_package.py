@@ -1,6 +1,6 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The C++ library as somebody else's project sees it."""
+"""The C++ library as somebody else's project sees it, and the Python module as the linker does."""
 
 from __future__ import annotations
 
