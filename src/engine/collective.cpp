@@ -155,13 +155,14 @@ bool CollectiveOperation::find_round() {
 void CollectiveOperation::record() {
   while (find_round()) {
     const bool is_first = rounds_.empty();
-    const Slot* last = is_first ? nullptr : flows_into(rounds_.back(), round_);
+    Slot* last = is_first ? nullptr : flows_into(rounds_.back(), round_);
     if (is_first || (last == nullptr && !copies_beside(rounds_.back(), round_))) {
       rounds_.push_back(round_);
       continue;
     }
     if (last != nullptr) {
       for (Slot& slot : round()) slot.send.behind = &last->receive;
+      last->receive.leads_sends = true;
     }
     Round& joined = rounds_.back();
     joined.count += round_.count;
@@ -177,11 +178,11 @@ void CollectiveOperation::record() {
 /// second sends, else none. Receives of the first fill one place, each behind the one before; so a
 /// peer that sends from there has read what comes from here as far as it sends, and may be told to
 /// write it.
-const CollectiveOperation::Slot* CollectiveOperation::flows_into(const Round& first,
-                                                                 const Round& second) const {
+CollectiveOperation::Slot* CollectiveOperation::flows_into(const Round& first,
+                                                           const Round& second) {
   if (spec_.program->collective != Collective::kAllreduce) return nullptr;
-  const Slot* last = nullptr;
-  for (const Slot& slot : slots_of(first)) {
+  Slot* last = nullptr;
+  for (Slot& slot : slots_of(first)) {
     if (slot.held || slot.transfer == nullptr) return nullptr;
     if (!slot.receives()) continue;
     const Receive* previous = last != nullptr ? &last->receive : nullptr;
@@ -260,6 +261,7 @@ void CollectiveOperation::prepare_round(const Program::Instruction& round) {
     prepare(slot, action);
     slot.held = action.after_previous && !after_nothing;
     slot.receive.behind = nullptr;
+    slot.receive.leads_sends = false;
     slot.send.behind = nullptr;
     slot.send.along = nullptr;
     if (slot.held && follows((&slot)[-1], slot)) {

@@ -99,7 +99,7 @@ class CollectiveOperation final : public Operation {
   bool next_round();  // false at the end of the program
   bool find_round();  // likewise
   void record();
-  const Slot* flows_into(const Round& first, const Round& second) const;
+  Slot* flows_into(const Round& first, const Round& second);
   bool copies_beside(const Round& first, const Round& second) const;
   bool copies_beside(const Slot& before, const Slot& copy) const;
   const Slot* carrier(const Round& round, const Slot& copy) const;

@@ -96,6 +96,8 @@ struct Receive : Transfer {
   /// operand of a piece may be what the other's piece made, while that is in the cache. See
   /// Capabilities::follows.
   const Receive* behind = nullptr;
+  /// Sends are behind it, which find what was just delivered in the cache.
+  bool leads_sends = false;
 
   /// Hands one piece on; nothing happens for length 0.
   void deliver(Bytes offset, const std::byte* data, Bytes length);

@@ -138,6 +138,8 @@ TEST_P(Conformance, ReceivesStayBehind) {
 // Goal: what is sent on while it arrives is what arrived, whatever memory it comes from, lies in
 // and goes to. Method: a chain of four ranks in many operations at once; every place holds other
 // bytes before, so whatever overtakes is wrong. Rank 0 sends the operations in the opposite order.
+// Every second receive consumes, and says that a send follows, so that this may leave piece by
+// piece.
 TEST_P(Conformance, SendsStayBehind) {
   constexpr std::uint32_t kOperations = 40;
   run(GetParam(), 4, [&](Node& node) {
@@ -147,6 +149,7 @@ TEST_P(Conformance, SendsStayBehind) {
     std::deque<Buffer> buffers;
     std::deque<Send> sends;
     std::deque<Receive> receives;
+    std::deque<Follower> followers;
     for (std::uint32_t turn = 0; turn < kOperations; ++turn) {
       const std::uint32_t i = node.rank() == 0 ? kOperations - 1 - turn : turn;
       const bool owned = (i >> node.rank()) % 2 == 0;
@@ -157,6 +160,11 @@ TEST_P(Conformance, SendsStayBehind) {
         Receive& receive =
             receives.emplace_back(receive_of(node.rank() - 1, tag_of(i), buffers.back().span()));
         receive.peer_has_read = i % 3 == 0;
+        if (i % 2 == 1) {
+          receive.consume = &Follower::consume;
+          receive.context = &followers.emplace_back(Follower{data});
+          receive.leads_sends = node.rank() < 3;
+        }
         node.transport().post(receive);
       }
       if (node.rank() == 3) continue;

@@ -18,8 +18,11 @@ Announcement announcement_in(const std::byte* payload) {
 
 }  // namespace
 
-Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory)
-    : peers_(peers), memory_(memory), matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}) {}
+Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory, Outbox& outbox)
+    : peers_(peers),
+      memory_(memory),
+      outbox_(outbox),
+      matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}) {}
 
 void Inbox::post(Receive& receive) {
   Arrival* arrival = matcher_.post(receive);
@@ -237,9 +240,15 @@ bool Inbox::puts_past_cache(const Receive& receive) const {
 
 void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {
   std::byte* target = receive.target + receive.moved.value();
+  const bool cached = buffers_of_all(receive) < kCachedMax;
+  step_left_ -= std::min(step_left_, cached ? kCachedSteps * bytes : bytes);
+  moved_ = true;
   if (receive.consume != nullptr) {
-    receive.deliver(receive.moved, data, Bytes{bytes});
-  } else if (buffers_of_all(receive) >= kCachedMax) {
+    const bool in_pieces = receive.leads_sends && cached && bytes > 2 * kSentOnBytes;
+    consume(receive, data, bytes, in_pieces ? kSentOnBytes : bytes);
+    return;
+  }
+  if (!cached) {
     copy_past_cache(target, data, bytes);
   } else if (receive.peer_has_read) {
     shared_copy_.copy(target, data, bytes);
@@ -247,8 +256,17 @@ void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) 
     copy_bytes(target, data, bytes);
   }
   receive.moved += Bytes{bytes};
-  step_left_ -= std::min(step_left_, bytes);
-  moved_ = true;
+}
+
+/// Hands on piece by piece, each followed by what is sent behind it.
+void Inbox::consume(Receive& receive, const std::byte* data, std::size_t bytes,
+                    std::size_t piece_bytes) {
+  for (std::size_t at = 0; at < bytes; at += piece_bytes) {
+    const Bytes piece{std::min(bytes - at, piece_bytes)};
+    receive.deliver(receive.moved, data + at, piece);
+    receive.moved += piece;
+    if (piece_bytes < bytes) outbox_.advance();
+  }
 }
 
 void Inbox::finish(Receive& receive) {

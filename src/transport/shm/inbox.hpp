@@ -9,6 +9,7 @@
 #include "transport/memory.hpp"
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
+#include "transport/shm/outbox.hpp"
 #include "transport/shm/peer.hpp"
 #include "transport/shm/shared_copy.hpp"
 #include "transport/transfer.hpp"
@@ -19,7 +20,7 @@ namespace farandole::shm {
 /// Threads   the engine's driver only.
 class Inbox {
  public:
-  Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory);
+  Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory, Outbox& outbox);
 
   void post(Receive& receive);
 
@@ -37,8 +38,12 @@ class Inbox {
   std::uint64_t received_messages() const { return received_messages_; }
 
  private:
-  // One call of advance() takes some 100 us, so that small messages are not kept waiting.
+  // One call of advance() takes some 100 us, so that small messages are not kept waiting; a quarter
+  // where buffers stay in the caches: allreduce of 2 MiB, two ranks, 109 and 104 us.
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kCachedSteps = 4;
+  // A sum is made and sent on by so much at a time, which then is in the first-level cache.
+  static constexpr std::size_t kSentOnBytes = std::size_t{16} << 10;
   // What is larger has left the caches when it is written, unless it is being made meanwhile.
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
   static constexpr int kDrainedMax = 64;                            // messages, by one drain()
@@ -67,11 +72,13 @@ class Inbox {
   std::size_t buffers_of_all(const Receive& receive) const;
   bool puts_past_cache(const Receive& receive) const;
   void deliver(Receive& receive, const std::byte* data, std::size_t bytes);
+  void consume(Receive& receive, const std::byte* data, std::size_t bytes, std::size_t piece_bytes);
   void finish(Receive& receive);
   static void reply(Peer& peer, std::uint64_t entry, Reply reply);
 
   const Peers& peers_;
   const Memory& memory_;
+  Outbox& outbox_;
   Matcher matcher_;
   SharedCopy shared_copy_;
   IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source, phase = entry

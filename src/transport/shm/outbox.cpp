@@ -142,7 +142,7 @@ bool Outbox::ended(Send& send) {
     }
     Pipe& pipe = pipes_[use.pipe];
     const bool staged = stage(pipe, send);
-    send.moved = std::min(send.bytes, Bytes{pipe.produced * block_bytes(send.bytes.value())});
+    send.moved = Bytes{pipe.staged};
     if (!staged) return false;
     lingering_.push_back(send.handle);  // the pipe stays until the receiver has emptied it
   }
@@ -181,21 +181,22 @@ bool Outbox::put(Peer& peer, Send& send) {
 /// Fills the free blocks of a pipe as far as the source is there; true once all of it is staged.
 bool Outbox::stage(Pipe& pipe, const Send& send) {
   const std::size_t block = block_bytes(pipe.bytes.value());
-  std::size_t staged = pipe.produced * block;
-  while (staged < pipe.bytes.value() && has_free_block(pipe, block)) {
-    const std::size_t piece = std::min(pipe.bytes.value() - staged, block);
-    if (staged + piece > send.available().value()) break;
+  const std::size_t end = pipe.bytes.value(), ready = send.available().value();
+  while (pipe.staged < ready && has_free_block(pipe, block)) {
+    const std::size_t begun = pipe.staged - pipe.produced * block;
+    const std::size_t piece = std::min(ready - pipe.staged, block - begun);
     std::byte* target = pipe.data + block_offset(pipe.first + pipe.produced, block, pipe.capacity);
-    fill(pipe, send, target, staged, piece);
-    staged += piece;
+    fill(pipe, send, target + begun, pipe.staged, piece);
+    pipe.staged += piece;
+    moved_ = true;
+    if (begun + piece < block && pipe.staged < end) break;
     ++pipe.produced;
     for (std::size_t i = pipe.users; i != kNone; i = uses_[i].next) {
       publish(entries_[i].produced, pipe.produced);
       uses_[i].peer->ring();
     }
-    moved_ = true;
   }
-  return staged >= pipe.bytes.value();
+  return pipe.staged == end;
 }
 
 /// Copies a block from where `staged` bytes of the source end.
@@ -230,7 +231,7 @@ std::uint64_t Outbox::consumed(const Pipe& pipe) const {
 bool Outbox::join_pipe(const Send& send) {
   for (std::size_t i = 0; i < pipes_.size(); ++i) {
     const Pipe& pipe = pipes_[i];
-    if (pipe.users == kNone || pipe.produced > 0 || pipe.source != send.source ||
+    if (pipe.users == kNone || pipe.staged > 0 || pipe.source != send.source ||
         pipe.bytes != send.bytes || pipe.operation != send.tag.operation) {
       continue;
     }
@@ -258,6 +259,7 @@ void Outbox::take_pipe(const Send& send) {
   pipe.source = send.source;
   pipe.bytes = send.bytes;
   pipe.first = (pipe.end + block - 1) / block;
+  pipe.staged = 0;
   pipe.produced = 0;
   pipe.end = block_after(pipe.first, send.bytes.value()) * block % pipe.capacity;
   use_pipe(send.handle, index);

@@ -56,6 +56,7 @@ class Outbox {
     const std::byte* source = nullptr;
     Bytes bytes;
     std::uint64_t first = 0;     // index of the message's first block
+    std::size_t staged = 0;      // bytes
     std::uint64_t produced = 0;  // blocks staged
     std::size_t end = 0;         // where the last message ended
     bool used = false;           // by any message yet

@@ -119,7 +119,7 @@ Result<void> ShmTransport::lay_out() {
   rings_ = *rings;
   outbox_ =
       std::make_unique<shm::Outbox>(memory_, *entries, *pipes, ranks_on_host, options_.peer_memory);
-  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, memory_);
+  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, memory_, *outbox_);
   header_of(memory_).entries = offset_in(memory_, *entries);
   shm::publish(header_of(memory_).rings, offset_in(memory_, rings_));
   return {};
