@@ -14,7 +14,8 @@ In a round every program runs once, one after the other on the same cores, so th
 the machine disturbs all; the JSON has each round's median burst, the table medians over the rounds
 and ratios of medians. A virtual machine's cores may be far from each other for some seconds, in
 which all exchange takes two or three times as long: a run before or after which a line of cache
-took twice as long as it does while they are near is repeated, up to three times. `reference` is
+took twice as long as it does while they are near is repeated, up to three times. No run has more
+than four sizes, so that it is short beside such times. `reference` is
 shared_memory.cpp over shm: collectives over buffers that all ranks map, which no library can beat
 by much. `limit` is what limits.py says by the best of the probes that are taken after each case.
 What a program has not done in ten minutes is missing.
@@ -23,6 +24,7 @@ What a program has not done in ten minutes is missing.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -31,7 +33,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ COLLECTIVES = ("allreduce", "reducescatter", "allgather", "broadcast")
 SECONDS_PER_SIZE = 0.25
 SECONDS_MAX = 600
 REPEATS_MAX = 3
+SIZES_PER_RUN = 4
 # Times as long as a line takes in the fastest quarter of all looks. On an AMD EPYC that is 0.044 to
 # 0.053 us, far 0.16 to 0.21, now for a few seconds, now for most of an hour; and now and then much
 # less, which says nothing about the usual.
@@ -131,19 +134,26 @@ def measured(
     return found
 
 
+def parts(smallest: int, largest: int, factor: int) -> Iterator[tuple[int, int, int]]:
+    """The sizes of one run each: smallest, largest and factor."""
+    while smallest <= largest:
+        following = smallest * factor**SIZES_PER_RUN
+        yield smallest, min(largest, following // factor), factor
+        smallest = following
+
+
 def compare(libraries: list[Library], case: tuple[str, int, str], sizes: tuple[int, int, int],
             rounds: int, cores: Cores) -> list[performance.Row]:  # fmt: skip
     """One row for each size of a collective, number of ranks and transport, without limits."""
     collective, ranks, transport = case
     times: defaultdict[int, dict[str, list[float]]] = defaultdict(dict)
-    arguments = [collective, *map(str, sizes), str(SECONDS_PER_SIZE)]
-    for number in range(rounds):
-        for library in libraries:
-            print(f"{collective}, {ranks} ranks, {transport}, round {number}: {library.name}",
-                  file=sys.stderr)  # fmt: skip
-            once = partial(measured, library, ranks, transport, arguments)
-            for size, us in undisturbed(once, cores).items():
-                times[size].setdefault(library.name, []).append(us)
+    for part, number, library in itertools.product(parts(*sizes), range(rounds), libraries):
+        print(f"{collective}, {ranks} ranks, {transport}, {part[0]:,} B on, round {number}: "
+              f"{library.name}", file=sys.stderr)  # fmt: skip
+        arguments = [collective, *map(str, part), str(SECONDS_PER_SIZE)]
+        once = partial(measured, library, ranks, transport, arguments)
+        for size, us in undisturbed(once, cores).items():
+            times[size].setdefault(library.name, []).append(us)
     return [
         {
             "collective": collective,
