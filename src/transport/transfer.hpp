@@ -96,7 +96,8 @@ struct Receive : Transfer {
   /// operand of a piece may be what the other's piece made, while that is in the cache. See
   /// Capabilities::follows.
   const Receive* behind = nullptr;
-  /// Sends are behind it, which find what was just delivered in the cache.
+  /// Sends are behind it, see Send::behind: a transport may deliver by small pieces and let these
+  /// sends read each while it is in the first-level cache.
   bool leads_sends = false;
 
   /// Hands one piece on; nothing happens for length 0.

@@ -239,7 +239,6 @@ bool Inbox::puts_past_cache(const Receive& receive) const {
 }
 
 void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {
-  std::byte* target = receive.target + receive.moved.value();
   const bool cached = buffers_of_all(receive) < kCachedMax;
   step_left_ -= std::min(step_left_, cached ? kCachedSteps * bytes : bytes);
   moved_ = true;
@@ -248,6 +247,7 @@ void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) 
     consume(receive, data, bytes, in_pieces ? kSentOnBytes : bytes);
     return;
   }
+  std::byte* target = receive.target + receive.moved.value();
   if (!cached) {
     copy_past_cache(target, data, bytes);
   } else if (receive.peer_has_read) {

@@ -16,8 +16,8 @@
 
 namespace farandole::shm {
 
-/// The receives of one rank: out of its peers' rings, sources and pipes.
-/// Threads   the engine's driver only.
+/// The receives of one rank: out of its peers' rings, sources and pipes. Has the outbox send on
+/// what they deliver to sends behind them. Threads   the engine's driver only.
 class Inbox {
  public:
   Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory, Outbox& outbox);
@@ -26,7 +26,8 @@ class Inbox {
 
   /// Reads the ring from the peer; true if anything was there.
   bool drain(Peer& peer);
-  /// Delivers pieces of announced messages, about kStepBytes in all; true if anything moved.
+  /// Delivers pieces of announced messages, about kStepBytes in all, a quarter of it where buffers
+  /// stay in the caches; true if anything moved.
   bool advance();
 
   /// True once no peer writes into the operation's memory any more; until then call it again.
@@ -44,6 +45,7 @@ class Inbox {
   static constexpr std::size_t kCachedSteps = 4;
   // A sum is made and sent on by so much at a time, which then is in the first-level cache.
   static constexpr std::size_t kSentOnBytes = std::size_t{16} << 10;
+  static_assert(kSentOnBytes % Receive::kPieceAlignment == 0);
   // What is larger has left the caches when it is written, unless it is being made meanwhile.
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
   static constexpr int kDrainedMax = 64;                            // messages, by one drain()
