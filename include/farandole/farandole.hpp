@@ -247,8 +247,9 @@ class Context {
   static Result<std::unique_ptr<Context>> from_environment();
 
   /// Ranks as threads of one process, for tests. Each context is driven from its own thread.
-  /// `peer_memory` false forces staging. `transport` is "inproc", "fault" (inproc with random
-  /// delays), or, with real rendezvous over loopback, "shm" or "tcp".
+  /// `peer_memory` false forces staging. `transport` is "inproc", "kernel" (inproc, in which two
+  /// ranks have the kernel copy ordinary memory), "fault" (inproc with random delays), or, with
+  /// real rendezvous over loopback, "shm" or "tcp".
   static Result<std::vector<std::unique_ptr<Context>>> inproc(int rank_count, bool peer_memory,
                                                               const std::string& transport);
   ~Context();
@@ -260,6 +261,10 @@ class Context {
   int cross_rank() const;  // position of this host among the hosts
   int cross_size() const;  // number of hosts
   const std::string& started_by() const;
+  /// Whether all other ranks copy from and to this rank's ordinary memory without staging, and this
+  /// one from and to theirs: then a buffer that must be copied into library-owned memory before
+  /// each call gains nothing by it. The same on all ranks.
+  bool reaches_all_memory() const;
   std::vector<MemberInfo> members() const;
   Communicator world() const;
 

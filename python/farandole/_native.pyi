@@ -139,6 +139,9 @@ class Context:
         """rank, local_rank, host, pid of every process."""
     @property
     def started_by(self) -> str: ...
+    @property
+    def reaches_all_memory(self) -> bool:
+        """Whether ranks copy from and to each other's ordinary memory without staging."""
     def set_machine(self, machine: Machine) -> None:
         """Collective: plan by this machine from now on, on every communicator."""
 
@@ -208,8 +211,9 @@ class Coordinator:
 
 def inproc(rank_count: int, peer_memory: bool = True, transport: str = "inproc") -> list[Context]:
     """Contexts whose ranks are threads of this process, for tests; drive each from its own
-    thread. `peer_memory=False` forces staging. `transport`: inproc, fault (inproc with random
-    delays), or shm and tcp with a real rendezvous over loopback."""
+    thread. `peer_memory=False` forces staging. `transport`: inproc, kernel (inproc, in which two
+    ranks have the kernel copy ordinary memory), fault (inproc with random delays), or shm and tcp
+    with a real rendezvous over loopback."""
 
 def simulate_coordination(
     design: str,

@@ -83,6 +83,7 @@ Result<std::vector<Transport*>> make_transports(ContextState& state) {
   if (!shared->empty()) {
     ShmTransport::Options options;
     options.peer_memory = state.peer_memory;
+    options.all_memory = state.peer_memory && shm::PeerProcess::pays();
     auto shm = ShmTransport::create(state.job.rank, state.members, *state.memory, *state.doorbell,
                                     std::move(options));
     if (!shm) return shm.error();
@@ -203,6 +204,12 @@ int Context::local_size() const {
 }
 const std::string& Context::started_by() const {
   return state_->job.started_by;
+}
+bool Context::reaches_all_memory() const {
+  const std::vector<Transport*>& by_rank = world_->group->transports;
+  return std::ranges::all_of(by_rank, [](const Transport* transport) {
+    return transport == nullptr || transport->capabilities().all_memory;
+  });
 }
 Communicator Context::world() const {
   return Communicator(world_);

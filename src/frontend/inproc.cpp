@@ -152,12 +152,14 @@ Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bo
   if (transport == "shm" || transport == "tcp") {
     return over_loopback(rank_count, peer_memory, transport);
   }
-  if (transport != "inproc" && transport != "fault") {
-    return Error{ErrorKind::kInvalidArgument, "argument 'transport' is '" + transport +
-                                                  "', allowed is inproc, fault, shm or tcp."};
+  if (transport != "inproc" && transport != "kernel" && transport != "fault") {
+    return Error{ErrorKind::kInvalidArgument,
+                 "argument 'transport' is '" + transport +
+                     "', allowed is inproc, kernel, fault, shm or tcp."};
   }
   InprocOptions options;
   options.peer_memory = peer_memory;
+  options.all_memory = transport == "kernel";
   auto ranks = make_inproc(rank_count, options);
   if (!ranks) return ranks.error();
   auto hub = std::make_shared<Hub>();

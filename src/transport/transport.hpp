@@ -16,6 +16,7 @@ namespace farandole {
 struct Capabilities {
   std::string_view name;
   bool peer_memory = false;    // a receive may read library-owned memory of the peer in place
+  bool all_memory = false;     // or any other memory, known once it is connected
   bool device_memory = false;  // spans may lie in device memory
   bool reorders = false;       // messages of different tags may overtake each other on the wire
   Bytes eager_bytes_max;       // up to here a send may finish before its receive is posted

@@ -3,8 +3,9 @@
 #include "conformance/harness.hpp"
 #include "transport/inproc/inproc.hpp"
 
-// The shared-memory transport four ways: mapped by plain pointer or, as between processes,
-// through /proc; reading sources in place or staging them all.
+// The shared-memory transport several ways: mapped by plain pointer or, as between processes,
+// through /proc; reading sources in place, or staging them all, or having the kernel copy what lies
+// in ordinary memory.
 namespace farandole::conformance {
 namespace {
 
@@ -30,9 +31,13 @@ MakeFabric make(InprocOptions options) {
 
 const FabricRegistration kInproc("inproc", make({}));
 const FabricRegistration kInprocStaged("inproc_staged", make({.peer_memory = false}));
+const FabricRegistration kInprocKernel("inproc_kernel", make({.all_memory = true}));
 const FabricRegistration kShm("shm", make({.map_through_proc = true}));
 const FabricRegistration kShmStaged("shm_staged",
                                     make({.peer_memory = false, .map_through_proc = true}));
+
+const FabricRegistration kShmKernel("shm_kernel",
+                                    make({.all_memory = true, .map_through_proc = true}));
 
 }  // namespace
 }  // namespace farandole::conformance

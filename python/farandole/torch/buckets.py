@@ -39,6 +39,8 @@ from farandole.torch.tensors import allreduce_task
 
 FIRST_BUCKET_BYTES = 1 << 20
 BUCKET_BYTES = 25 << 20
+# From so much on a gradient travels from where autograd put it, if peers reach it there.
+APART_BYTES_MIN = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +63,9 @@ class Slot:
 
     name: str
     parameter: torch.Tensor
-    view: torch.Tensor
+    view: torch.Tensor  # where the gradient travels; empty if it is apart and has none
     passes_left: int
+    apart: bool = False  # travels from where autograd put it, if it lies there in order
     sparse_dim: int = 0  # of its gradients; 0: they are dense
     task: Task[torch.Tensor] | None = field(default=None, repr=False)  # if each step has the same
     copied: torch.Tensor | None = field(default=None, repr=False)  # autograd's, of this step
@@ -92,6 +95,34 @@ class Slot:
         self.copied = gradient
         self.parameter.grad = self.view
 
+    def take_apart(self) -> None:
+        """take_gradient() where the view may be replaced."""
+        gradient, parameter = self.parameter.grad, self.parameter
+        if gradient is self.view:
+            return
+        self.task = None
+        if (
+            gradient is not None
+            and not gradient.requires_grad
+            and _lies_in_order(gradient, parameter)
+        ):
+            self.view = gradient
+            return
+        self.view = torch.empty(parameter.shape, dtype=parameter.dtype)
+        self.take_gradient()
+
+    def zero(self) -> None:
+        """Makes param.grad the view, with zeros."""
+        if self.view.shape != self.parameter.shape:
+            self.task, self.view = None, torch.zeros_like(self.parameter, requires_grad=False)
+        self.view.zero_()
+        self.show_gradient()
+
+    def forget(self) -> None:
+        """Frees a gradient that is apart, which nobody wants any more."""
+        if self.apart:
+            self.task, self.view = None, self.parameter.new_empty(0)
+
     def sparse_gradient(self) -> torch.Tensor:
         """param.grad as a sparse tensor; None is one without elements."""
         gradient, shape = self.parameter.grad, self.parameter.shape
@@ -102,19 +133,25 @@ class Slot:
         return gradient if gradient.is_sparse else gradient.to_sparse(self.sparse_dim)
 
 
+def _lies_in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
+    """Whether its memory holds what is to travel, as it is to travel."""
+    return (
+        gradient.layout is torch.strided
+        and gradient.is_contiguous()
+        and not gradient.is_neg()
+        and gradient.dtype == parameter.dtype
+    )
+
+
 def _take_gradients(slots: Sequence[Slot]) -> None:
     """take_gradient() of all; what lies in memory as its view does is copied past the cache, where
     it would not stay until it is summed, and without torch in between."""
     copies = []
     for slot in slots:
         gradient, view = slot.parameter.grad, slot.view
-        if (
-            gradient is None
-            or gradient.layout is not torch.strided
-            or not gradient.is_contiguous()
-            or gradient.is_neg()
-            or gradient.dtype != view.dtype
-        ):
+        if slot.apart:
+            slot.take_apart()
+        elif gradient is None or not _lies_in_order(gradient, slot.parameter):
             slot.take_gradient()
         elif gradient is not view:
             copies.append((view.data_ptr(), gradient.data_ptr(), view.nbytes))
@@ -142,7 +179,7 @@ class Bucket:
 
     @property
     def byte_count(self) -> int:
-        return sum(flat.nbytes for flat in self.flats)
+        return sum(slot.parameter.nbytes for slot in self.slots)
 
 
 class GradientExchange:
@@ -218,14 +255,24 @@ class GradientExchange:
             slot.sparse_dim = sparse_dims[parameter]
 
     def _make_buckets(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> None:
-        for indices in self._plan([parameter for _, parameter in parameters]):
-            bucket = self._make_bucket([parameters[index] for index in indices])
+        apart = [named for named in parameters if self._travels_apart(named[1])]
+        together = [named for named in parameters if not self._travels_apart(named[1])]
+        plan = [[together[i] for i in indices] for indices in self._plan([p for _, p in together])]
+        for members in [*([named] for named in apart), *plan]:
+            bucket = self._make_bucket(members)
             self._buckets.append(bucket)
             for slot in bucket.slots:
                 slot.take_gradient()
                 self._slots[slot.parameter] = slot
                 self._bucket_of[slot] = bucket
                 self._watch(slot)
+
+    def _travels_apart(self, parameter: torch.Tensor) -> bool:
+        return (
+            self._groups is None
+            and parameter.nbytes >= APART_BYTES_MIN
+            and farandole.context().reaches_all_memory
+        )
 
     def _plan(self, parameters: Sequence[torch.Tensor]) -> list[list[int]]:
         groups = self._groups
@@ -239,6 +286,11 @@ class GradientExchange:
         return plan_explicit_groups(parameters, groups)
 
     def _make_bucket(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> Bucket:
+        label = f"{self._options.label}.bucket.{len(self._buckets)}"
+        name, parameter = parameters[0]
+        if self._travels_apart(parameter):
+            view = torch.zeros_like(parameter, requires_grad=False)
+            return Bucket(label, [], [Slot(name, parameter, view, self.passes, apart=True)], 1)
         flats: list[torch.Tensor] = []
         slots: list[Slot] = []
         by_dtype = sorted(parameters, key=lambda named: str(named[1].dtype))
@@ -249,7 +301,6 @@ class GradientExchange:
             flats.append(flat.view(dtype))
             for (name, parameter), part in zip(members, flats[-1].split(lengths), strict=True):
                 slots.append(Slot(name, parameter, part.view(parameter.shape), self.passes))
-        label = f"{self._options.label}.bucket.{len(self._buckets)}"
         if len(slots) == 1 and self._groups is not None:
             label = ""  # in no group, so that the coordinator may fuse it with others
         return Bucket(label, flats, slots, len(slots))
@@ -298,8 +349,15 @@ class GradientExchange:
         for slot in self._slots.values():
             if self._travels_sparse(slot):
                 slot.parameter.grad = None
+            elif slot.apart:
+                slot.zero()
             else:
                 slot.show_gradient()
+
+    def forget(self) -> None:
+        """Frees gradients that their parameters are about to let go."""
+        for slot in self._slots.values():
+            slot.forget()
 
     def start_over(self) -> None:
         """Begins a step: forgets which gradients were ready."""

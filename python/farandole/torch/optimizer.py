@@ -104,6 +104,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             )
         self._exchange.start_over()
         if set_to_none:
+            self._exchange.forget()
             super().zero_grad(set_to_none=True)
             return
         self._exchange.zero()

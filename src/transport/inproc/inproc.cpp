@@ -33,7 +33,8 @@ Result<std::vector<InprocRank>> make_inproc(int rank_count, InprocOptions option
                              .cards = *std::move(cards)});
     memories.emplace_back(rank.memory->base(), rank.memory->reserved());
   }
-  ShmTransport::Options shm_options{.peer_memory = options.peer_memory};
+  ShmTransport::Options shm_options{.peer_memory = options.peer_memory,
+                                    .all_memory = options.all_memory};
   if (!options.map_through_proc) {
     shm_options.map = [memories](const Member& member) -> Result<shm::Mapping> {
       const auto [base, bytes] = memories[static_cast<std::size_t>(member.rank.value())];

@@ -21,6 +21,7 @@ struct InprocRank {
 
 struct InprocOptions {
   bool peer_memory = true;              // false: stage every large message
+  bool all_memory = false;              // true: the kernel copies what would be staged
   Bytes reserve{std::size_t{4} << 30};  // address space per rank
   bool map_through_proc = false;        // map each other as separate processes do
 };

@@ -22,7 +22,8 @@ Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory, O
     : peers_(peers),
       memory_(memory),
       outbox_(outbox),
-      matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}) {}
+      matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}),
+      fetched_(std::make_unique<std::byte[]>(kPieceBytes)) {}
 
 void Inbox::post(Receive& receive) {
   Arrival* arrival = matcher_.post(receive);
@@ -113,15 +114,16 @@ void Inbox::reply(Peer& peer, std::uint64_t entry, Reply reply) {
 
 void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement) {
   const bool staged = announcement.source == Announcement::kStaged;
-  if (announcement.entry >= kEntryCount ||
-      (!staged &&
-       peer.mapping.at<std::byte>(announcement.source, receive.bytes.value()) == nullptr)) {
-    peer.corrupt = true;
-  }
+  const bool reached = is_private(announcement.source)
+                           ? peer.process.reached()
+                           : staged || peer.mapping.at<std::byte>(announcement.source,
+                                                                  receive.bytes.value()) != nullptr;
+  if (announcement.entry >= kEntryCount || !reached) peer.corrupt = true;
   const bool puts = !peer.corrupt && !staged && lets_put(peer, receive, announcement);
   // What a corrupt peer named as source may be equal to kPut.
   receive.handle = puts ? kPut : peer.corrupt ? 0 : announcement.source;
-  receive.phase = announcement.entry;
+  const bool shares = !peer.corrupt && !staged && !puts && lets_share(peer, receive, announcement);
+  receive.phase = peer.corrupt ? 0 : announcement.entry | (shares ? kShared : 0);
   accepted_.push(receive);
 }
 
@@ -129,19 +131,38 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
 bool Inbox::lets_put(Peer& peer, const Receive& receive, const Announcement& announcement) {
   if (!receive.peer_has_read || receive.consume != nullptr) return false;
   if (receive.bytes.value() > kPutBytesMax && announcement.filling == 0) return false;
+  return show_target(peer, receive, announcement.entry, puts_past_cache(receive), Reply::kPut);
+}
+
+/// Whether the peer was asked to write the end of the target.
+bool Inbox::lets_share(Peer& peer, const Receive& receive, const Announcement& announcement) {
+  const bool pays = one_sends(receive.signature) && receive.bytes.value() >= kSharedMin;
+  if (!pays || receive.consume != nullptr || announcement.filling != 0) return false;
+  const bool past_cache = buffers_of_all(receive) >= kCachedMax;
+  return show_target(peer, receive, announcement.entry, past_cache, Reply::kShare);
+}
+
+bool Inbox::show_target(Peer& peer, const Receive& receive, std::size_t index, bool past_cache,
+                        Reply what) {
   const auto offset = memory_.offset_of(receive.target, receive.bytes);
-  if (!offset) return false;
-  Entry& entry = peer.in_entries[announcement.entry];
-  entry.target.store(offset->value(), std::memory_order_relaxed);
-  entry.past_cache.store(puts_past_cache(receive), std::memory_order_relaxed);
-  reply(peer, announcement.entry, Reply::kPut);
+  const auto place = offset ? offset->value() : peer.private_place(receive.target, receive);
+  if (!place) return false;
+  Entry& entry = peer.in_entries[index];
+  entry.target.store(*place, std::memory_order_relaxed);
+  entry.past_cache.store(past_cache, std::memory_order_relaxed);
+  entry.consumed.store(0, std::memory_order_relaxed);
+  reply(peer, index, what);
   return true;
 }
 
-/// Whether the peer that was asked to write the target may still do so.
-bool Inbox::is_writing(const Peer& peer, const Receive& receive) {
-  const Entry& entry = peer.in_entries[receive.phase];
-  return observe(entry.produced) == 0 && observe(entry.cancelled) == 0;
+Entry& Inbox::entry_of(Peer& peer, const Receive& receive) {
+  return peer.in_entries[receive.phase & ~kShared];
+}
+
+/// Whether the peer was asked to write there and may still do so.
+bool Inbox::is_writing(Peer& peer, const Receive& receive) {
+  const Entry& entry = entry_of(peer, receive);
+  return lets_write(receive) && observe(entry.produced) == 0 && observe(entry.cancelled) == 0;
 }
 
 bool Inbox::advance() {
@@ -155,7 +176,7 @@ bool Inbox::advance() {
 bool Inbox::ended(Receive& receive) {
   Peer& peer = *peers_.find(receive.peer);
   if (peer.corrupt || step_left_ == 0) return false;
-  const Entry& entry = peer.in_entries[receive.phase];
+  const Entry& entry = entry_of(peer, receive);
   bool cancelled = observe(entry.cancelled) != 0;
   if (!cancelled) {
     if (receive.handle == kPut) {
@@ -164,12 +185,13 @@ bool Inbox::ended(Receive& receive) {
       deliver_staged(peer, receive);
     } else {
       deliver_in_place(peer, receive);
+      if (has_met(entry, receive)) receive.moved = receive.bytes;
     }
     // Asked again after the piece: the owner may have used the source for other things meanwhile.
     cancelled = observe(entry.cancelled) != 0;
   }
   if (!cancelled && receive.moved < receive.bytes) return false;
-  reply(peer, receive.phase, Reply::kFinished);
+  reply(peer, receive.phase & ~kShared, Reply::kFinished);
   if (cancelled) {
     post(receive);  // What was promised never comes; it waits on until it is cancelled here too.
   } else {
@@ -180,17 +202,45 @@ bool Inbox::ended(Receive& receive) {
 
 void Inbox::deliver_in_place(Peer& peer, Receive& receive) {
   const std::size_t moved = receive.moved.value();
-  const std::uint64_t available = observe(peer.in_entries[receive.phase].available);
+  Entry& entry = entry_of(peer, receive);
+  const std::uint64_t available = observe(entry.available);
   std::size_t piece = std::min({may_move(receive), kPieceBytes, step_left_,
                                 std::max<std::size_t>(available, moved) - moved});
   if (moved + piece < receive.bytes.value()) piece -= piece % Receive::kPieceAlignment;
   if (piece == 0) return;
-  const std::uint64_t offset = receive.handle + receive.moved.value();  // checked in begin()
-  deliver(receive, peer.mapping.at<std::byte>(offset, piece), piece);
+  const std::uint64_t place = receive.handle + moved;  // checked in begin()
+  if (!is_private(place)) {
+    deliver(receive, peer.mapping.at<std::byte>(place, piece), piece);
+  } else if (receive.consume != nullptr) {
+    if (fetch(peer, receive, fetched_.get(), piece)) deliver(receive, fetched_.get(), piece);
+  } else if (fetch(peer, receive, receive.target + moved, piece)) {
+    step_left_ -= piece;
+    moved_ = true;
+    receive.moved += Bytes{piece};
+  }
+  if ((receive.phase & kShared) == 0) return;
+  publish(entry.consumed, receive.moved.value());
+  peer.ring();
+}
+
+/// Whether all that the receiver has not read of a shared source has been written by its sender.
+bool Inbox::has_met(const Entry& entry, const Receive& receive) {
+  return (receive.phase & kShared) != 0 && observe(entry.produced) != 0 &&
+         observe(entry.available) <= receive.moved.value();
+}
+
+/// The next piece of a source that is not in the peer's Memory; false if that is gone.
+bool Inbox::fetch(Peer& peer, const Receive& receive, std::byte* target, std::size_t bytes) {
+  const std::uint64_t source = receive.handle - kPrivate + receive.moved.value();
+  // The owner of a cancelled message may have given its memory back already.
+  const bool corrupt = peer.corrupt;
+  const bool fetched = peer.copy_from(source, target, bytes);
+  if (observe(entry_of(peer, receive).cancelled) != 0) peer.corrupt = corrupt;
+  return fetched;
 }
 
 void Inbox::deliver_staged(Peer& peer, Receive& receive) {
-  Entry& entry = peer.in_entries[receive.phase];
+  Entry& entry = entry_of(peer, receive);
   const std::uint64_t offset = observe(entry.pipe);
   if (offset == 0) {
     // A pipe is taken for it only if it will be emptied whatever other pipes hold.
@@ -281,11 +331,11 @@ bool Inbox::cancel(OperationId operation) {
   accepted_.take_all([&](Receive& receive) {
     if (receive.tag.operation != operation) return false;
     Peer& peer = *peers_.find(receive.peer);
-    if (receive.handle == kPut && is_writing(peer, receive)) {
-      reply(peer, receive.phase, Reply::kWithdrawn);
+    if (is_writing(peer, receive)) {
+      reply(peer, receive.phase & ~kShared, Reply::kWithdrawn);
       return clear = false;
     }
-    reply(peer, receive.phase, Reply::kFinished);
+    reply(peer, receive.phase & ~kShared, Reply::kFinished);
     receive.fail(ErrorKind::kInternal);
     return true;
   });
@@ -297,9 +347,7 @@ void Inbox::peer_failed(Peer& peer) {
   accepted_.take_all([&](Receive& receive) {
     if (receive.peer != peer.rank) return false;
     // A peer that is believed dead may only be slow: it must not go on writing.
-    if (receive.handle == kPut) {
-      publish(peer.in_entries[receive.phase].reply, Reply::kWithdrawn);
-    }
+    if (lets_write(receive)) publish(entry_of(peer, receive).reply, Reply::kWithdrawn);
     receive.fail(ErrorKind::kRankFailed);
     return true;
   });

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "transport/matcher.hpp"
 #include "transport/memory.hpp"
@@ -50,6 +51,7 @@ class Inbox {
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
   static constexpr int kDrainedMax = 64;                            // messages, by one drain()
   static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle
+  static constexpr std::uint32_t kShared = 1U << 31;                // in a phase, beside the entry
 
   // From so much on, on all ranks together, targets are written past the caches: by their owner,
   // and by a peer, which has just read them. Measured with 32 MiB of shared cache.
@@ -67,9 +69,18 @@ class Inbox {
   void begin(Peer& peer, Receive& receive, const Announcement& announcement);
   bool ended(Receive& receive);
   void deliver_in_place(Peer& peer, Receive& receive);
+  static bool fetch(Peer& peer, const Receive& receive, std::byte* target, std::size_t bytes);
   void deliver_staged(Peer& peer, Receive& receive);
-  static bool is_writing(const Peer& peer, const Receive& receive);
+  static Entry& entry_of(Peer& peer, const Receive& receive);
+  static bool lets_write(const Receive& receive) {
+    return receive.handle == kPut || (receive.phase & kShared) != 0;
+  }
+  static bool is_writing(Peer& peer, const Receive& receive);
+  static bool has_met(const Entry& entry, const Receive& receive);
   bool lets_put(Peer& peer, const Receive& receive, const Announcement& announcement);
+  bool lets_share(Peer& peer, const Receive& receive, const Announcement& announcement);
+  bool show_target(Peer& peer, const Receive& receive, std::size_t index, bool past_cache,
+                   Reply what);
   static std::size_t may_move(const Receive& receive);
   std::size_t buffers_of_all(const Receive& receive) const;
   bool puts_past_cache(const Receive& receive) const;
@@ -83,6 +94,7 @@ class Inbox {
   Outbox& outbox_;
   Matcher matcher_;
   SharedCopy shared_copy_;
+  std::unique_ptr<std::byte[]> fetched_;        // a piece of the peer's memory
   IntrusiveQueue<Receive, Transfer> accepted_;  // handle = source, phase = entry
   std::size_t step_left_ = 0;
   bool moved_ = false;

@@ -22,10 +22,11 @@
 //   pipes     blocks through which the owner stages sources that peers cannot read
 //
 // A small message travels in its slot. A larger one is announced: the slot names an entry, and
-// either the offset of the source in the owner's Memory, which the receiver reads in place, or
-// nothing, and then the owner copies it block by block through a pipe: at once while most pipes
-// are free, else when the receiver accepts. Instead of reading a source in place the receiver may
-// have the owner write the target, if that lies in the receiver's Memory.
+// either where the source is, which the receiver reads in place, or nothing, and then the owner
+// copies it block by block through a pipe: at once while most pipes are free, else when the
+// receiver accepts. Instead of reading a source in place the receiver may have the owner write the
+// target. In place is the peer's Memory, or, where a kernel's copy pays (PeerProcess), all of its
+// memory.
 //
 // A field is written by one side only, and fields of different writers share no cache line.
 // Whatever is read from a peer's memory is checked before it is used as an index.
@@ -71,12 +72,16 @@ constexpr std::size_t pipe_count(std::size_t ranks_on_host) {
   return 1 + std::clamp<std::size_t>(4 * (std::max<std::size_t>(ranks_on_host, 2) - 1), 16, 128);
 }
 
+/// Whether one rank sends and the others do not, so that they have time while it copies.
+constexpr bool one_sends(const Signature& signature) {
+  return signature.collective == static_cast<std::uint8_t>(Collective::kBroadcast);
+}
+
 /// From so much on a message takes the long pipe. Where ranks share cores all readers must have run
 /// before a pipe is used again, so a broadcast gains by a long one. Other messages all ranks send
 /// at once, which fills the shared cache with such pipes; they are seldom this long.
 constexpr std::size_t long_message_min(const Signature& signature) {
-  const bool one_sends = signature.collective == static_cast<std::uint8_t>(Collective::kBroadcast);
-  return std::size_t{one_sends ? 8U : 32U} << 20;
+  return std::size_t{one_sends(signature) ? 8U : 32U} << 20;
 }
 inline constexpr std::size_t kLongPipeBytes = std::size_t{4} << 20;
 
@@ -119,7 +124,7 @@ struct alignas(kLine) Line {
 };
 
 struct Header {
-  std::atomic<std::uint64_t> token;    // random; tells a peer that it mapped the right memory
+  std::atomic<std::uint64_t> token;    // random; tells a peer that it found the right memory
   std::atomic<std::uint64_t> rings;    // offset of Ring[ranks_on_host]; 0 until there
   std::atomic<std::uint64_t> entries;  // offset of Entry[kEntryCount]
   alignas(kLine) std::atomic<std::uint32_t> armed;  // the owner's Doorbell
@@ -127,7 +132,8 @@ struct Header {
 static_assert(sizeof(Header) <= Memory::kHeaderBytes);
 
 struct Ring {
-  alignas(kLine) std::atomic<std::uint64_t> lines;     // owner: offset of Line[]; 0 until there
+  alignas(kLine) std::atomic<std::uint64_t> lines;  // owner: offset of Line[]; 0 until there
+  std::atomic<bool> reaches;  // owner: it copies from and to all memory of the peer
   alignas(kLine) std::atomic<std::uint64_t> consumed;  // peer: lines that may be written again
 };
 
@@ -172,10 +178,25 @@ constexpr std::uint64_t line_after(std::uint64_t line, std::size_t payload, std:
   return line + (slot < left ? slot : left);
 }
 
+/// Marks an address of the owner's process, where there would be an offset in its Memory otherwise.
+inline constexpr std::uint64_t kPrivate = std::uint64_t{1} << 62;
+constexpr bool is_private(std::uint64_t place) {
+  return place >> 62 == 1;
+}
+
+/// From so much on a message that only one rank sends is moved by both of its ends.
+inline constexpr std::size_t kSharedMin = std::size_t{512} << 10;
+
+/// What is shorter is staged: the kernel takes 0.6 us and more, however little it copies; and a
+/// pipe has both ends copy.
+constexpr std::size_t private_min(const Signature& signature) {
+  return one_sends(signature) ? kSharedMin : std::size_t{8} << 10;
+}
+
 /// The payload of Kind::kAnnouncement.
 struct Announcement {
   static constexpr std::uint64_t kStaged = ~std::uint64_t{0};
-  std::uint64_t source;   // offset in the sender's Memory, or kStaged
+  std::uint64_t source;   // offset in the sender's Memory, its address | kPrivate, or kStaged
   std::uint32_t entry;    // index
   std::uint32_t filling;  // 1: the source is not all there yet, see Entry::available
 };
@@ -184,6 +205,7 @@ enum class Reply : std::uint32_t {
   kNone,
   kAccepted,   // a receive is there: stage the blocks
   kPut,        // write the message to `target`
+  kShare,      // write its end there, piece by piece, while the receiver reads its beginning
   kWithdrawn,  // stop writing there, and say so
   kFinished,   // delivered or discarded; the receiver will not look at the entry again
 };
@@ -191,15 +213,18 @@ enum class Reply : std::uint32_t {
 struct Entry {
   // The sender's.
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
-  std::atomic<std::uint64_t> pipe;       // offset; 0 until there
-  std::atomic<std::uint64_t> capacity;   // of it in bytes, valid with `pipe`
-  std::atomic<std::uint64_t> first;      // index of its first block there, likewise
-  std::atomic<std::uint64_t> produced;   // blocks staged; of a put 1 once nothing more is written
-  std::atomic<std::uint64_t> available;  // bytes of a source that is read in place
+  std::atomic<std::uint64_t> pipe;      // offset; 0 until there
+  std::atomic<std::uint64_t> capacity;  // of it in bytes, valid with `pipe`
+  std::atomic<std::uint64_t> first;     // index of its first block there, likewise
+  std::atomic<std::uint64_t> produced;  // blocks staged; of a put 1 once nothing more is written
+  // Bytes of a source that is read in place: of one that is being made more and more, of a shared
+  // one fewer and fewer.
+  std::atomic<std::uint64_t> available;
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;
-  std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if all do not fit
-  std::atomic<std::uint64_t> target;    // offset in the receiver's Memory, valid with kPut
+  std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if all do not fit; of
+                                        // a shared source the bytes that were read
+  std::atomic<std::uint64_t> target;    // valid with kPut, kShare: offset, or address | kPrivate
   std::atomic<bool> past_cache;         // write there past the caches, likewise
 };
 static_assert(sizeof(Entry) == 2 * kLine);

@@ -99,10 +99,11 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   entry.available.store(available.value(), std::memory_order_relaxed);
   send.handle = index;
   const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
+  const auto place = offset ? offset->value() : peer.private_place(send.source, send);
   const bool filling = available < send.bytes;
-  Announcement announcement{offset ? offset->value() : Announcement::kStaged,
+  Announcement announcement{place.value_or(Announcement::kStaged),
                             static_cast<std::uint32_t>(index), filling ? 1U : 0U};
-  if (offset) return announcement;
+  if (place) return announcement;
   // Half of the pipes are for messages whose receives are there, which may be waited for.
   if (!join_pipe(send) && free_pipes_ > pipes_.size() / 2) take_pipe(send);
   return announcement;
@@ -124,10 +125,14 @@ bool Outbox::ended(Send& send) {
   const Reply reply = observe(entries_[send.handle].reply);
   if (reply == Reply::kFinished) {
     free_entry(send.handle);
+  } else if (reply == Reply::kShare) {
+    share(*uses_[send.handle].peer, send);
+    return false;
   } else if (reply == Reply::kPut || reply == Reply::kWithdrawn) {
-    if (reply == Reply::kPut && !put(*uses_[send.handle].peer, send)) return false;
+    Peer& peer = *uses_[send.handle].peer;
+    if (reply == Reply::kPut && !put(peer, send)) return false;
     publish(entries_[send.handle].produced, std::uint64_t{1});
-    uses_[send.handle].peer->ring();
+    peer.ring();
     lingering_.push_back(send.handle);
   } else {
     const Use& use = uses_[send.handle];
@@ -161,21 +166,54 @@ void Outbox::show_available(const Send& send) {
 
 /// Writes a piece of the message into the receiver's memory; true once all is there.
 bool Outbox::put(Peer& peer, Send& send) {
-  const Entry& entry = entries_[send.handle];
-  const std::uint64_t offset = observe(entry.target);
-  auto* target = peer.mapping.at<std::byte>(offset, send.bytes.value());
-  if (target == nullptr) {
-    peer.corrupt = true;
-    return false;
-  }
   const std::size_t moved = send.moved.value();
   const std::size_t piece = std::min({send.available().value() - moved, kPieceBytes, step_left_});
-  const auto copy = observe(entry.past_cache) ? &copy_past_cache : &copy_bytes;
-  copy(target + moved, send.source + moved, piece);
+  // A call of the kernel costs; what makes the source goes on meanwhile.
+  const bool is_last = moved + piece == send.bytes.value();
+  if (is_private(observe(entries_[send.handle].target)) && piece < kPieceBytes && !is_last) {
+    return false;
+  }
+  if (!write_target(peer, send, moved, piece)) return false;
   send.moved += Bytes{piece};
-  step_left_ -= piece;
-  moved_ |= piece > 0;
   return send.moved == send.bytes;
+}
+
+/// Writes the last piece that neither side has moved into the receiver's memory, and says so once
+/// there is none. The receiver may move the piece where they meet as well, so the source is wanted
+/// until it has finished.
+void Outbox::share(Peer& peer, Send& send) {
+  Entry& entry = entries_[send.handle];
+  if (entry.produced.load(std::memory_order_relaxed) != 0) return;
+  const std::uint64_t end = entry.available.load(std::memory_order_relaxed);
+  const std::uint64_t read = std::min(observe(entry.consumed), end);
+  const std::size_t piece = std::min({end - read, kPieceBytes, step_left_});
+  if (!write_target(peer, send, end - piece, piece)) return;
+  publish(entry.available, end - piece);
+  if (end - piece != read) return;
+  publish(entry.produced, std::uint64_t{1});
+  peer.ring();
+}
+
+/// Copies so much of the source to the same place of the receiver's memory; false if that is not
+/// there.
+bool Outbox::write_target(Peer& peer, const Send& send, std::size_t offset, std::size_t bytes) {
+  const Entry& entry = entries_[send.handle];
+  const std::uint64_t place = observe(entry.target);
+  const std::byte* source = send.source + offset;
+  if (is_private(place)) {
+    if (!peer.copy_to(place - kPrivate + offset, source, bytes)) return false;
+  } else {
+    auto* target = peer.mapping.at<std::byte>(place, send.bytes.value());
+    if (target == nullptr) {
+      peer.corrupt = true;
+      return false;
+    }
+    const auto copy = observe(entry.past_cache) ? &copy_past_cache : &copy_bytes;
+    copy(target + offset, source, bytes);
+  }
+  step_left_ -= bytes;
+  moved_ |= bytes > 0;
+  return true;
 }
 
 /// Fills the free blocks of a pipe as far as the source is there; true once all of it is staged.

@@ -67,6 +67,8 @@ class Outbox {
   Announcement announce(Peer& peer, Send& send);
   bool ended(Send& send);
   bool put(Peer& peer, Send& send);
+  void share(Peer& peer, Send& send);
+  bool write_target(Peer& peer, const Send& send, std::size_t offset, std::size_t bytes);
   void show_available(const Send& send);
   bool stage(Pipe& pipe, const Send& send);
   static void fill(Pipe& pipe, const Send& send, std::byte* target, std::size_t staged,

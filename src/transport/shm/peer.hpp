@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/mapping.hpp"
+#include "transport/shm/peer_process.hpp"
 #include "transport/shm/shared_copy.hpp"
 #include "transport/transfer.hpp"
 
@@ -30,6 +32,8 @@ struct Peer {
   bool corrupt = false;           // it published what cannot be: to be failed by the driver
 
   Mapping mapping;
+  PeerProcess process;
+  bool reaches_us = false;  // it copies from and to all memory of this process
   std::atomic<std::uint32_t>* armed = nullptr;
   std::string bell_address;
   int bell_fd = -1;       // ours, to ring from
@@ -58,7 +62,28 @@ struct Peer {
   Slot& slot_at(Line* ring_lines, std::uint64_t line) const {
     return reinterpret_cast<Slot&>(ring_lines[index_in(line, lines)]);
   }
+  /// What names ordinary memory of this process to the peer, if it can use that and it pays.
+  std::optional<std::uint64_t> private_place(const std::byte* place,
+                                             const Transfer& transfer) const {
+    if (!reaches_us || transfer.bytes.value() < private_min(transfer.signature))
+      return std::nullopt;
+    return reinterpret_cast<std::uint64_t>(place) | kPrivate;
+  }
+  /// Copies from or to that memory of the peer; false if it is not there, which is an error of the
+  /// peer, or if the peer is gone, as others will say.
+  bool copy_from(std::uint64_t source, std::byte* target, std::size_t bytes) {
+    return done(process.read(target, source, bytes));
+  }
+  bool copy_to(std::uint64_t target, const std::byte* source, std::size_t bytes) {
+    return done(process.write(target, source, bytes));
+  }
   void ring() { Doorbell::ring(*armed, bell_address, bell_fd); }
+
+ private:
+  bool done(PeerProcess::Outcome outcome) {
+    corrupt |= outcome == PeerProcess::Outcome::kBadAddress;
+    return outcome == PeerProcess::Outcome::kDone;
+  }
 };
 
 /// The ranks of this host, this one included.

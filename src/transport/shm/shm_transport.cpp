@@ -62,6 +62,7 @@ Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
       {"shm.memory", std::to_string(::getpid()) + ":" + std::to_string(memory.fd()) + ":" +
                          std::to_string(memory.reserved().value())},
       {"shm.token", std::to_string(token)},
+      {"shm.process", shm::PeerProcess::card(&header_of(memory).token)},
       {"shm.doorbell", bell.address()}};
   if (AsymmetricFence::enabled()) cards.emplace("shm.fence", "asymmetric");
   return cards;
@@ -192,6 +193,7 @@ Result<void> ShmTransport::offer_ring(Peer& peer) {
   peer.out_lines = reinterpret_cast<Line*>(*lines);
   peer.out_token = header_of(memory_).token;
   peer.out = &rings_[peer.local_index];
+  peer.out->reaches.store(peer.process.reached(), std::memory_order_relaxed);
   shm::publish(peer.out->lines, offset_in(memory_, peer.out_lines));
   return {};
 }
@@ -219,6 +221,9 @@ Result<void> ShmTransport::map(Peer& peer) {
   peer.bell_address = card("shm.doorbell");
   peer.bell_fd = bell_.fd();
   peer.armed = &header->armed;
+  if (options_.all_memory && peers_.local.size() == kReachingRanks) {
+    peer.process = shm::PeerProcess::open(card("shm.process"), header->token);
+  }
   peer.mapping = std::move(*mapping);
   return {};
 }
@@ -237,6 +242,11 @@ bool ShmTransport::join_ring(Peer& peer) {
   peer.in_lines = peer.mapping.at<Line>(lines, shm::with_overhang(peer.lines));
   if (peer.in_lines == nullptr) return false;
   peer.in_token = header.token;
+  // Both or none, so that the two ranks of a host choose alike.
+  const bool mutual = peer.process.reached() && rings[self_index_].reaches.load();
+  if (!mutual) peer.process = {};
+  peer.reaches_us = mutual;
+  capabilities_.all_memory |= mutual && peer.rank != self_;
   peer.connected.store(true, std::memory_order_release);
   return true;
 }

@@ -124,11 +124,11 @@ std::string label(const ::testing::TestParamInfo<std::tuple<std::string, bool, i
   return transport + (peer_memory ? "" : "_staged") + "_" + std::to_string(p);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Collectives,
-                         ::testing::Combine(::testing::Values("inproc", "shm", "tcp", "fault"),
-                                            ::testing::Values(true, false),
-                                            ::testing::Values(1, 2, 3, 8)),
-                         label);
+INSTANTIATE_TEST_SUITE_P(
+    All, Collectives,
+    ::testing::Combine(::testing::Values("inproc", "kernel", "shm", "tcp", "fault"),
+                       ::testing::Values(true, false), ::testing::Values(1, 2, 3, 8)),
+    label);
 
 // Goal: size_shift moves every threshold between algorithms, and nothing else.
 // Method: whatever the planner's thresholds are, 2^s times the bytes must choose what shift s does.

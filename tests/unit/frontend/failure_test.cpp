@@ -211,7 +211,7 @@ TEST_P(Failure, AbortEndsEverything) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Failure, ::testing::Values("inproc", "fault", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Failure, ::testing::Values("inproc", "kernel", "fault", "shm", "tcp"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

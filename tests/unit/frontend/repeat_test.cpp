@@ -417,7 +417,7 @@ TEST(Submission, IsSeenByADriverThatStops) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Repeat, ::testing::Values("inproc", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Repeat, ::testing::Values("inproc", "kernel", "shm", "tcp"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,28 +15,48 @@
 namespace farandole {
 namespace {
 
-enum class Way { kReadInPlace, kStaged, kPut };
+enum class Way { kReadInPlace, kStaged, kPut, kCopied, kCopiedPut, kShared };
 
 /// Two connected ranks that one thread drives step by step. The parameter: how messages travel.
 class ShmCancel : public testing::TestWithParam<Way> {
  protected:
-  const std::size_t bytes_ = GetParam() == Way::kPut ? 1'000'000 : 6'000'000;
+  const bool puts_ = GetParam() == Way::kPut || GetParam() == Way::kCopiedPut;
+  const bool by_kernel_ = GetParam() >= Way::kCopied;
+  const std::size_t bytes_ = puts_ ? 1'000'000 : 6'000'000;
 
   void SetUp() override {
     const Members members = {sender_.member, receiver_.member};
-    const ShmTransport::Options options{.peer_memory = GetParam() != Way::kStaged};
+    const ShmTransport::Options options{.peer_memory = GetParam() != Way::kStaged,
+                                        .all_memory = by_kernel_};
     from_ = sender_.join(members, options);
     to_ = receiver_.join(members, options);
     const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
     std::thread other([&] { EXPECT_TRUE(to_->connect(zero, Deadline::never())); });
     EXPECT_TRUE(from_->connect(one, Deadline::never()));
     other.join();
+    if (by_kernel_) {
+      heap_.resize(2 * bytes_);
+      source_ = heap_.data();
+      target_ = {heap_.data() + bytes_, bytes_};
+      return;
+    }
     source_ = *sender_.memory->allocate(Bytes{bytes_});
     target_ = {*receiver_.memory->allocate(Bytes{bytes_}), bytes_};
   }
+  Send send_of(std::uint32_t sequence, std::size_t bytes) {
+    Send send = send_to(1, sequence, source_, bytes);
+    send.signature = signature();
+    return send;
+  }
+  static Signature signature() {
+    const auto one_sends = static_cast<std::uint8_t>(Collective::kBroadcast);
+    const auto all_send = static_cast<std::uint8_t>(Collective::kAllreduce);
+    return {.collective = GetParam() == Way::kShared ? one_sends : all_send};
+  }
   Receive receive_of(std::uint32_t sequence, std::size_t bytes) {
     Receive receive = receive_from(0, sequence, target_.data(), bytes);
-    receive.peer_has_read = GetParam() == Way::kPut;
+    receive.peer_has_read = puts_;
+    receive.signature = signature();
     return receive;
   }
   /// Both ranks go on until the transport says that it is done with the operation.
@@ -66,7 +87,7 @@ class ShmCancel : public testing::TestWithParam<Way> {
   void expect_works() {
     const std::uint32_t sequence = next_++;
     std::fill_n(source_, bytes_, std::byte{3});
-    Send send = send_to(1, sequence, source_, bytes_);
+    Send send = send_of(sequence, bytes_);
     Receive receive = receive_of(sequence, bytes_);
     from_->post(send);
     to_->post(receive);
@@ -78,6 +99,7 @@ class ShmCancel : public testing::TestWithParam<Way> {
 
   ShmRank sender_{0}, receiver_{1};
   std::unique_ptr<ShmTransport> from_, to_;
+  std::vector<std::byte> heap_;
   std::byte* source_ = nullptr;
   std::span<std::byte> target_;
   std::uint32_t next_ = 1'000'000;
@@ -89,7 +111,7 @@ class ShmCancel : public testing::TestWithParam<Way> {
 TEST_P(ShmCancel, SourceMayBeUsedAgainAtOnce) {
   for (std::uint32_t steps = 0;; ++steps) {
     std::fill_n(source_, bytes_, std::byte{1});
-    Send send = send_to(1, steps, source_, bytes_);
+    Send send = send_of(steps, bytes_);
     Receive receive = receive_of(steps, bytes_);
     if (arrives(send, receive, steps)) return;
     ASSERT_EQ(send.state, TransferState::kActive);
@@ -110,7 +132,7 @@ TEST_P(ShmCancel, SourceMayBeUsedAgainAtOnce) {
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClear) {
   for (std::uint32_t steps = 0;; ++steps) {
     std::fill_n(source_, bytes_, std::byte{1});
-    Send send = send_to(1, steps, source_, bytes_);
+    Send send = send_of(steps, bytes_);
     Receive receive = receive_of(steps, bytes_);
     if (arrives(send, receive, steps)) return;
     cancel(*to_, steps);
@@ -129,7 +151,7 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClear) {
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClearWhileTheSenderRuns) {
   std::fill_n(source_, bytes_, std::byte{1});
   for (std::uint32_t round = 0; round < 200; ++round) {
-    Send send = send_to(1, round, source_, bytes_);
+    Send send = send_of(round, bytes_);
     Receive receive = receive_of(round, bytes_);
     std::thread sender([&] {
       from_->post(send);
@@ -159,7 +181,7 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClearWhileTheSenderRuns) {
 // Method: give it up in the middle of a message.
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceTheSenderIsGivenUp) {
   std::ranges::fill(target_, std::byte{2});
-  Send send = send_to(1, 1, source_, bytes_);
+  Send send = send_of(1, bytes_);
   Receive receive = receive_of(1, bytes_);
   from_->post(send);
   to_->post(receive);
@@ -178,7 +200,7 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceTheSenderIsGivenUp) {
 // Method: far more cancelled messages than there are entries, a third of them never received.
 TEST_P(ShmCancel, NothingIsUsedUp) {
   for (std::uint32_t i = 0; i < 3 * shm::kEntryCount; ++i) {
-    Send send = send_to(1, i, source_, bytes_);
+    Send send = send_of(i, bytes_);
     Receive receive = receive_of(i, bytes_);
     from_->post(send);
     if (i % 3 != 0) to_->post(receive);
@@ -202,7 +224,7 @@ TEST_P(ShmCancel, WaitingSendsAreCancelledToo) {
   constexpr std::size_t kEach = 5000;
   std::vector<Send> sends(kCount);
   for (std::uint32_t i = 0; i < kCount; ++i) {
-    sends[i] = send_to(1, i, source_, kEach);
+    sends[i] = send_of(i, kEach);
     from_->post(sends[i]);
   }
   settle();
@@ -222,13 +244,15 @@ TEST_P(ShmCancel, WaitingSendsAreCancelledToo) {
   }
 }
 
+std::string name_of(const testing::TestParamInfo<Way>& way) {
+  constexpr const char* kNames[] = {"in_place", "staged", "put", "copied", "copied_put", "shared"};
+  return kNames[static_cast<std::size_t>(way.param)];
+}
+
 INSTANTIATE_TEST_SUITE_P(AllWays, ShmCancel,
-                         testing::Values(Way::kReadInPlace, Way::kStaged, Way::kPut),
-                         [](const auto& test) {
-                           return test.param == Way::kStaged ? "staged"
-                                  : test.param == Way::kPut  ? "put"
-                                                             : "in_place";
-                         });
+                         testing::Values(Way::kReadInPlace, Way::kStaged, Way::kPut, Way::kCopied,
+                                         Way::kCopiedPut, Way::kShared),
+                         name_of);
 
 }  // namespace
 }  // namespace farandole

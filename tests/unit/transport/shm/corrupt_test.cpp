@@ -20,8 +20,8 @@ class CorruptPeer : public testing::Test {
  protected:
   void SetUp() override {
     const Members members = {ours_.member, theirs_.member};
-    transport_ = ours_.join(members);
-    peer_ = theirs_.join(members);
+    transport_ = ours_.join(members, {.all_memory = true});
+    peer_ = theirs_.join(members, {.all_memory = true});
     const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
     std::thread other([&] { EXPECT_TRUE(peer_->connect(zero, Deadline::never())); });
     EXPECT_TRUE(transport_->connect(one, Deadline::never()));
@@ -127,6 +127,26 @@ TEST_F(CorruptPeer, DiscardedAnnouncementOfABadEntry) {
   Receive receive = receive_from(1, 2, nullptr, 0);
   transport_->post(receive);
   EXPECT_EQ(receive.error, ErrorKind::kRankFailed);
+}
+
+TEST_F(CorruptPeer, PrivateSourceThatIsNotThere) {
+  entry(0).available = kLarge;
+  write(Kind::kAnnouncement, kLarge, kPrivate | 4096, 0);
+  expect_peer_fails(kLarge);
+}
+
+// Goal: as for sources, of a receiver that has this rank write its target.
+TEST_F(CorruptPeer, PrivateTargetThatIsNotThere) {
+  std::vector<std::byte> source(kLarge);
+  Send send = send_to(1, 1, source.data(), kLarge);
+  transport_->post(send);
+  const auto* header = reinterpret_cast<const Header*>(ours_.memory->base());
+  auto* entries = reinterpret_cast<Entry*>(ours_.memory->base() + header->entries);
+  entries[0].target = kPrivate | 4096;
+  publish(entries[0].reply, Reply::kShare);
+  for (int i = 0; i < 10; ++i) (void)transport_->progress();
+  EXPECT_EQ(send.state, TransferState::kFailed);
+  EXPECT_EQ(send.error, ErrorKind::kRankFailed);
 }
 
 // Goal: a receiver that wants its target written makes this rank write only what is the receiver's.

@@ -1,0 +1,48 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace farandole::shm {
+
+/// All memory of another process of this host, read and written by the kernel: process_vm_readv(2)
+/// and process_vm_writev(2), "cross-memory attach". One copy, where staging takes two.
+///
+/// The process is named by its pid, so it must be known to live: who writes must stop when it is
+/// said to be gone, as a transport does.
+/// Threads   any.
+class PeerProcess {
+ public:
+  PeerProcess() = default;
+
+  /// What opens this process to its siblings, the descendants of its parent, where the system asks
+  /// for that (Yama, ptrace_scope 1); "pid:address", the address being that of `token`.
+  static std::string card(const void* token);
+
+  /// For what the peer's card says, if this process can read `token` there; else one that cannot
+  /// be reached.
+  static PeerProcess open(const std::string& card, std::uint64_t token);
+
+  /// Whether the kernel copies what is in the caches in less time than `kSlowerMax` times what two
+  /// copies of ours take. On an Intel Xeon 4.4 and 3.5 us for 64 KiB. Measured once, in 0.3 ms.
+  static bool pays();
+
+  bool reached() const { return pid_ != 0; }
+
+  enum class Outcome : std::uint8_t { kDone, kGone, kBadAddress };
+  Outcome read(void* target, std::uint64_t source, std::size_t bytes) const;
+  Outcome write(std::uint64_t target, const void* source, std::size_t bytes) const;
+
+ private:
+  static constexpr double kSlowerMax = 2.0;
+
+  explicit PeerProcess(pid_t pid) : pid_(pid) {}
+  pid_t pid_ = 0;
+};
+
+}  // namespace farandole::shm
