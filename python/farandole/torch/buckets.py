@@ -5,7 +5,8 @@
 Every `param.grad` is a view into a bucket once it is complete. A bucket is one group of named
 tensors, submitted when the last of its gradients is ready; since they lie one after the other, the
 library reduces them in place. Buckets go out whenever they are ready: the coordinator finds the
-order.
+order. Where ranks reach each other's ordinary memory a large gradient is a bucket of its own and
+stays where autograd put it.
 """
 
 from __future__ import annotations
@@ -89,27 +90,30 @@ class Slot:
         if gradient is None:
             self.view.zero_()
         else:
-            self.view.copy_(gradient.detach().to_dense() if gradient.is_sparse else gradient)
+            value = gradient.detach()  # or the view would be of the graph that made it
+            self.view.copy_(value.to_dense() if value.is_sparse else value)
         # Kept until the end of the step, as without us: if each were freed at once, malloc would
         # return much of it to the system and get it back page by page.
         self.copied = gradient
         self.parameter.grad = self.view
 
-    def take_apart(self) -> None:
-        """take_gradient() where the view may be replaced."""
+    def take_apart(self, taken: set[int]) -> None:
+        """take_gradient() where the view may be replaced by what param.grad is, unless that is at
+        one of the addresses that are `taken`; its own is from now on."""
         gradient, parameter = self.parameter.grad, self.parameter
-        if gradient is self.view:
-            return
-        self.task = None
-        if (
-            gradient is not None
-            and not gradient.requires_grad
-            and _lies_in_order(gradient, parameter)
-        ):
-            self.view = gradient
-            return
-        self.view = torch.empty(parameter.shape, dtype=parameter.dtype)
-        self.take_gradient()
+        if gradient is None or gradient is not self.view:
+            self.task = None
+            if (
+                gradient is not None
+                and not gradient.requires_grad
+                and _lies_in_order(gradient, parameter)
+                and gradient.data_ptr() not in taken
+            ):
+                self.view = gradient
+            else:
+                self.view = torch.empty(parameter.shape, dtype=parameter.dtype)
+                self.take_gradient()
+        taken.add(self.view.data_ptr())
 
     def zero(self) -> None:
         """Makes param.grad the view, with zeros."""
@@ -143,14 +147,14 @@ def _lies_in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
     )
 
 
-def _take_gradients(slots: Sequence[Slot]) -> None:
-    """take_gradient() of all; what lies in memory as its view does is copied past the cache, where
+def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
+    """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied past the cache, where
     it would not stay until it is summed, and without torch in between."""
     copies = []
     for slot in slots:
         gradient, view = slot.parameter.grad, slot.view
         if slot.apart:
-            slot.take_apart()
+            slot.take_apart(taken)
         elif gradient is None or not _lies_in_order(gradient, slot.parameter):
             slot.take_gradient()
         elif gradient is not view:
@@ -205,6 +209,7 @@ class GradientExchange:
         self._slots: dict[torch.Tensor, Slot] = {}
         self._bucket_of: dict[Slot, Bucket] = {}
         self._sent = 0  # buckets on their way in this step
+        self._taken: set[int] = set()  # where gradients are that travel apart, in this step
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __del__(self) -> None:
@@ -258,7 +263,7 @@ class GradientExchange:
         apart = [named for named in parameters if self._travels_apart(named[1])]
         together = [named for named in parameters if not self._travels_apart(named[1])]
         plan = [[together[i] for i in indices] for indices in self._plan([p for _, p in together])]
-        for members in [*([named] for named in apart), *plan]:
+        for members in [*([named] for named in reversed(apart)), *plan]:
             bucket = self._make_bucket(members)
             self._buckets.append(bucket)
             for slot in bucket.slots:
@@ -363,6 +368,7 @@ class GradientExchange:
         """Begins a step: forgets which gradients were ready."""
         self.finished = False
         self._sent = 0
+        self._taken.clear()
         for bucket in self._buckets:
             bucket.dense = None
             bucket.sparse = []
@@ -405,7 +411,7 @@ class GradientExchange:
         options = self._options
         sparse = [slot for slot in bucket.slots if self._travels_sparse(slot)]
         dense = [slot for slot in bucket.slots if slot not in sparse] if sparse else bucket.slots
-        _take_gradients(dense)
+        _take_gradients(dense, self._taken)
         tasks = [self._task(slot) for slot in dense]
         for slot in sparse:
             handle = sparse_allreduce_async(
