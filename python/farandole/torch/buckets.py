@@ -148,8 +148,8 @@ def _lies_in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
 
 
 def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
-    """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied past the cache, where
-    it would not stay until it is summed, and without torch in between."""
+    """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied past
+    the cache, where it would not stay until it is summed, and without torch in between."""
     copies = []
     for slot in slots:
         gradient, view = slot.parameter.grad, slot.view

@@ -160,5 +160,32 @@ TEST(PeerProcess, BothEndsMoveABroadcast) {
   }
 }
 
+// Goal: once a shared send is done nobody reads its source any more.
+// Method: both ends run in threads; the source is written over as soon as its send is done.
+TEST(PeerProcess, SharedSourceMayBeUsedAgainOnceSent) {
+  constexpr std::size_t kBytes = 1'000'000;
+  std::vector<std::byte> heap(kBytes), target(kBytes);
+  Pair pair(true, true);
+  auto& [from, to] = pair.transports;
+  std::byte* sources[] = {heap.data(), *pair.ranks[0].memory->allocate(Bytes{kBytes})};
+  for (std::uint32_t round = 0; round < 200; ++round) {
+    std::byte* source = sources[round % 2];
+    std::fill_n(source, kBytes, std::byte{1});
+    Send send = send_to(1, round, source, kBytes);
+    Receive receive = receive_from(0, round, target.data(), kBytes);
+    send.signature.collective = receive.signature.collective =
+        static_cast<std::uint8_t>(Collective::kBroadcast);
+    std::thread sender([&] {
+      from->post(send);
+      while (send.state == TransferState::kActive) (void)from->progress();
+      std::fill_n(source, kBytes, std::byte{2});
+    });
+    to->post(receive);
+    while (receive.state == TransferState::kActive) (void)to->progress();
+    sender.join();
+    ASSERT_EQ(std::ranges::count(target, std::byte{1}), std::ssize(target)) << round;
+  }
+}
+
 }  // namespace
 }  // namespace farandole
