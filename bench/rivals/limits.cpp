@@ -3,7 +3,8 @@
 // What the cores of this machine reach, one alone and all together: from memory, out of another
 // core's cache, through TCP on the loopback interface. Prints one object of JSON: rates in GB/s
 // (10^9 bytes per second), the best of several passes, since they are to bound what is possible;
-// hops in microseconds, one way. `limits line`: line_hop_us alone.
+// hops in microseconds, one way, and what sending 4 bytes takes of whoever sends again and again.
+// `limits line`: line_hop_us alone.
 #include <arpa/inet.h>
 #include <emmintrin.h>
 #include <netinet/tcp.h>
@@ -215,6 +216,24 @@ double socket_hop_us(Team& team, int socket) {
   return seconds / kRoundTrips / 2 * 1e6;
 }
 
+/// What one message of many costs that follow each other, one way, to a peer that only reads.
+double socket_send_us(Team& team, int socket) {
+  constexpr std::size_t kMessage = 4;
+  const double seconds = team.fastest(
+      2, [] {},
+      [&] {
+        std::array<char, 64 << 10> bytes{};
+        for (int i = 0; i < kRoundTrips && team.rank() == 0; ++i) {
+          if (send(socket, bytes.data(), kMessage, 0) != kMessage) fail("send");
+        }
+        for (std::size_t read = 0; read < kMessage * kRoundTrips && team.rank() == 1;) {
+          const auto n = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
+          if (n > 0) read += std::size_t(n);
+        }
+      });
+  return seconds / kRoundTrips * 1e6;
+}
+
 void print(const char* name, Rates rates) {
   std::printf("\"%s\": {\"one\": %.1f, \"all\": %.1f}, ", name, rates.one, rates.all);
 }
@@ -270,6 +289,7 @@ int main(int argc, char** argv) {
   const double line_hop = line_hop_us(team, *shared);
   const Rates streams = through_sockets(team, sockets[std::size_t(rank)]);
   const double socket_hop = socket_hop_us(team, sockets[std::size_t(rank)]);
+  const double socket_send = socket_send_us(team, sockets[std::size_t(rank)]);
   if (rank != 0) return 0;
   while (wait(nullptr) > 0) {
   }
@@ -279,6 +299,7 @@ int main(int argc, char** argv) {
   print("copy", copies);
   print("lines", lines);
   print("sockets", streams);
-  std::printf("\"line_hop_us\": %.3f, \"socket_hop_us\": %.3f}\n", line_hop, socket_hop);
+  std::printf("\"line_hop_us\": %.3f, \"socket_hop_us\": %.3f, ", line_hop, socket_hop);
+  std::printf("\"socket_send_us\": %.3f}\n", socket_send);
   return 0;
 }

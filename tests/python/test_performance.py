@@ -32,6 +32,7 @@ PROBE = {
     "sockets": {"one": 5.0, "all": 5.0},
     "line_hop_us": 0.05,
     "socket_hop_us": 4.0,
+    "socket_send_us": 2.0,
 }
 
 
@@ -121,7 +122,8 @@ def test_files_given_replace_those_kept(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ("allreduce", 2, "shm", 4, 0.05),  # a hop
         ("allgather", 2, "tcp", 4, 4.0),
-        ("broadcast", 2, "tcp", 4, 4 / 5e3),  # which waits for no hop
+        ("broadcast", 2, "tcp", 4, 2.0),  # which waits for no hop, but sends
+        ("broadcast", 3, "tcp", 4, 4.0),
         ("allgather", 2, "shm", 10**5, 199 / 25),  # writes 2 n beyond the caches
         ("allgather", 4, "tcp", 10**5, 60.0),  # 3 n through sockets
         ("allreduce", 2, "shm", 10**5, 199 / 16),  # copies 2 n
