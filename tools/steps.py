@@ -140,7 +140,8 @@ def asan() -> None:
 
 def tsan() -> None:
     """The threaded layers under ThreadSanitizer; the matrix of dtypes on up to 4 ranks only, and no
-    random inputs to one thread, since they add minutes and no new interleaving of threads."""
+    random inputs to one thread, since they add minutes and no new interleaving of threads; nor long
+    buffers that the kernel copies, which it does not see."""
     preset("tsan")
 
 
