@@ -332,6 +332,7 @@ bool Inbox::cancel(OperationId operation) {
     if (receive.tag.operation != operation) return false;
     Peer& peer = *peers_.find(receive.peer);
     if (is_writing(peer, receive)) {
+      receive.handle = kPut;  // the sender, once it knows, no longer keeps its source
       reply(peer, receive.phase & ~kShared, Reply::kWithdrawn);
       return clear = false;
     }

@@ -69,7 +69,7 @@ struct Peer {
       return std::nullopt;
     return reinterpret_cast<std::uint64_t>(place) | kPrivate;
   }
-  /// Copies from or to that memory of the peer; false if it is not there, which is an error of the
+  /// Copies from or to that memory of the peer; false if that is refused, which is an error of the
   /// peer, or if the peer is gone, as others will say.
   bool copy_from(std::uint64_t source, std::byte* target, std::size_t bytes) {
     return done(process.read(target, source, bytes));
@@ -81,7 +81,7 @@ struct Peer {
 
  private:
   bool done(PeerProcess::Outcome outcome) {
-    corrupt |= outcome == PeerProcess::Outcome::kBadAddress;
+    corrupt |= outcome == PeerProcess::Outcome::kRefused;
     return outcome == PeerProcess::Outcome::kDone;
   }
 };

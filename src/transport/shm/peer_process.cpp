@@ -27,8 +27,8 @@ PeerProcess::Outcome move_all(Move move, pid_t pid, std::byte* here, std::uint64
     const iovec remote{reinterpret_cast<void*>(there), bytes};  // NOLINT(performance-no-int-to-ptr)
     const ssize_t moved = move(pid, &local, 1, &remote, 1, 0);
     if (moved <= 0) {
-      return moved < 0 && errno == EFAULT ? PeerProcess::Outcome::kBadAddress
-                                          : PeerProcess::Outcome::kGone;
+      return moved < 0 && errno == ESRCH ? PeerProcess::Outcome::kGone
+                                         : PeerProcess::Outcome::kRefused;
     }
     here += moved;
     there += static_cast<std::uint64_t>(moved);
@@ -69,7 +69,7 @@ bool kernel_copies_fast(double slower_max) {
 
 std::string PeerProcess::card(const void* token) {
 #if defined(PR_SET_PTRACER)
-  (void)::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);  // not needed where it is unknown
+  if (pays()) (void)::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);  // no need where it is unknown
 #endif
   return std::to_string(::getpid()) + ":" + std::to_string(reinterpret_cast<std::uintptr_t>(token));
 }

@@ -20,8 +20,8 @@ class PeerProcess {
  public:
   PeerProcess() = default;
 
-  /// What opens this process to its siblings, the descendants of its parent, where the system asks
-  /// for that (Yama, ptrace_scope 1); "pid:address", the address being that of `token`.
+  /// "pid:address", the address being that of `token`. Where it pays, opens this process to its
+  /// siblings, the descendants of its parent, if the system asks for that (Yama, ptrace_scope 1).
   static std::string card(const void* token);
 
   /// For what the peer's card says, if this process can read `token` there; else one that cannot
@@ -34,7 +34,8 @@ class PeerProcess {
 
   bool reached() const { return pid_ != 0; }
 
-  enum class Outcome : std::uint8_t { kDone, kGone, kBadAddress };
+  /// kGone: no such process. kRefused: no such memory, or no leave any more.
+  enum class Outcome : std::uint8_t { kDone, kGone, kRefused };
   Outcome read(void* target, std::uint64_t source, std::size_t bytes) const;
   Outcome write(std::uint64_t target, const void* source, std::size_t bytes) const;
 

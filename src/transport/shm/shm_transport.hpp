@@ -27,8 +27,7 @@ namespace farandole {
 /// Up to 4096 bytes a message is copied once into a ring and once out of it. Above that, a
 /// source in library-owned Memory is read in place by the receiver, and any other one staged
 /// through a pipe of blocks; or, between two ranks, read by the kernel, where that pays and may be
-/// done.
-/// shm/layout.hpp says what lies where.
+/// done. shm/layout.hpp says what lies where.
 ///
 /// The order of start-up: Memory; Doorbell on bell_word(memory); cards() into this rank's
 /// Member; rendezvous; create(). Memory and Doorbell outlive the transport, and one Memory
@@ -37,7 +36,7 @@ class ShmTransport : public Transport {
  public:
   using MapPeer = std::function<Result<shm::Mapping>(const Member& member)>;
   struct Options {
-    bool peer_memory = true;  // false: stage every large message from or to Memory
+    bool peer_memory = true;  // false: a source in Memory is treated as any other
     // Have the kernel copy between the processes of two ranks what is in no Memory, if both can.
     bool all_memory = false;
     MapPeer map = &shm::Mapping::open;
