@@ -92,7 +92,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._exchange.start_over()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Makes the gradients None; each next one is copied into its bucket.
+        """Makes the gradients None; each next one is copied into its bucket, unless it travels
+        from where it is.
 
         Without `set_to_none` they are zeroed in place, and the next ones added, which takes longer:
         30 ms of a core instead of 10 for the 100 MB of ResNet-50.
@@ -262,7 +263,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     groups                     the same, or lists of parameters; those in no list travel alone
     sparse_as_dense            sparse gradients travel as dense ones, and are sparse again after
     process_set                whose ranks work together; on other ranks gradients stay local
-    bucket_bytes               size of the groups if neither of the two above says how many
+    bucket_bytes               size of the groups if neither of the two above says how many; where
+                               ranks reach each other's ordinary memory (two on a host), gradients
+                               from 1 MiB on are groups of their own
 
     With FARANDOLE_AUTOTUNE it looks for better settings while it trains, unless another optimizer
     of the process set does so. `num_groups` and `groups` keep it from trying numbers of groups.
