@@ -150,7 +150,6 @@ bool Inbox::show_target(Peer& peer, const Receive& receive, std::size_t index, b
   Entry& entry = peer.in_entries[index];
   entry.target.store(*place, std::memory_order_relaxed);
   entry.past_cache.store(past_cache, std::memory_order_relaxed);
-  entry.consumed.store(0, std::memory_order_relaxed);
   reply(peer, index, what);
   return true;
 }
@@ -159,10 +158,27 @@ Entry& Inbox::entry_of(Peer& peer, const Receive& receive) {
   return peer.in_entries[receive.phase & ~kShared];
 }
 
-/// Whether the peer was asked to write there and may still do so.
+/// Whether the peer was asked to write the target and may do so still, or is in the middle of it.
 bool Inbox::is_writing(Peer& peer, const Receive& receive) {
   const Entry& entry = entry_of(peer, receive);
-  return lets_write(receive) && observe(entry.produced) == 0 && observe(entry.cancelled) == 0;
+  if (observe(entry.cancelled) != 0) return false;
+  const std::uint64_t produced = observe(entry.produced);
+  if (is_shared(receive)) {
+    return produced != entry.claims.of_sender() ||
+           !entry.claims.all_taken(piece_count(receive.bytes));
+  }
+  return receive.handle == kPut && produced == 0;
+}
+
+/// Has the peer stop writing the target, once it is done with the piece that it is writing.
+void Inbox::withdraw(Peer& peer, const Receive& receive) {
+  Entry& entry = entry_of(peer, receive);
+  if (is_shared(receive)) {
+    entry.claims.take_rest(piece_count(receive.bytes));
+  } else if (receive.handle == kPut) {
+    publish(entry.reply, Reply::kWithdrawn);
+    peer.ring();
+  }
 }
 
 bool Inbox::advance() {
@@ -183,9 +199,10 @@ bool Inbox::ended(Receive& receive) {
       if (observe(entry.produced) != 0) receive.moved = receive.bytes;
     } else if (receive.handle == Announcement::kStaged) {
       deliver_staged(peer, receive);
+    } else if (is_shared(receive)) {
+      deliver_shared(peer, receive);
     } else {
       deliver_in_place(peer, receive);
-      if (has_met(entry, receive)) receive.moved = receive.bytes;
     }
     // Asked again after the piece: the owner may have used the source for other things meanwhile.
     cancelled = observe(entry.cancelled) != 0;
@@ -202,31 +219,34 @@ bool Inbox::ended(Receive& receive) {
 
 void Inbox::deliver_in_place(Peer& peer, Receive& receive) {
   const std::size_t moved = receive.moved.value();
-  Entry& entry = entry_of(peer, receive);
-  const std::uint64_t available = observe(entry.available);
+  const std::uint64_t available = observe(entry_of(peer, receive).available);
   std::size_t piece = std::min({may_move(receive), kPieceBytes, step_left_,
                                 std::max<std::size_t>(available, moved) - moved});
   if (moved + piece < receive.bytes.value()) piece -= piece % Receive::kPieceAlignment;
-  if (piece == 0) return;
-  const std::uint64_t place = receive.handle + moved;  // checked in begin()
-  if (!is_private(place)) {
-    deliver(receive, peer.mapping.at<std::byte>(place, piece), piece);
-  } else if (receive.consume != nullptr) {
-    if (fetch(peer, receive, fetched_.get(), piece)) deliver(receive, fetched_.get(), piece);
-  } else if (fetch(peer, receive, receive.target + moved, piece)) {
-    step_left_ -= piece;
-    moved_ = true;
-    receive.moved += Bytes{piece};
-  }
-  if ((receive.phase & kShared) == 0) return;
-  publish(entry.consumed, receive.moved.value());
-  peer.ring();
+  if (piece > 0) deliver_from_source(peer, receive, piece);
 }
 
-/// Whether all that the receiver has not read of a shared source has been written by its sender.
-bool Inbox::has_met(const Entry& entry, const Receive& receive) {
-  return (receive.phase & kShared) != 0 && observe(entry.produced) != 0 &&
-         observe(entry.available) <= receive.moved.value();
+/// Moves the next piece unless the sender has taken it; all is there once it has written its own.
+void Inbox::deliver_shared(Peer& peer, Receive& receive) {
+  const std::size_t piece = std::min((receive.bytes - receive.moved).value(), kPieceBytes);
+  const bool may = may_move(receive) >= piece;
+  if (may && entry_of(peer, receive).claims.take_first(piece_count(receive.bytes))) {
+    deliver_from_source(peer, receive, piece);
+  }
+  if (!is_writing(peer, receive)) receive.moved = receive.bytes;
+}
+
+void Inbox::deliver_from_source(Peer& peer, Receive& receive, std::size_t bytes) {
+  const std::uint64_t place = receive.handle + receive.moved.value();  // checked in begin()
+  if (!is_private(place)) {
+    deliver(receive, peer.mapping.at<std::byte>(place, bytes), bytes);
+  } else if (receive.consume != nullptr) {
+    if (fetch(peer, receive, fetched_.get(), bytes)) deliver(receive, fetched_.get(), bytes);
+  } else if (fetch(peer, receive, receive.target + receive.moved.value(), bytes)) {
+    step_left_ -= std::min(step_left_, bytes);
+    moved_ = true;
+    receive.moved += Bytes{bytes};
+  }
 }
 
 /// The next piece of a source that is not in the peer's Memory; false if that is gone.
@@ -331,11 +351,8 @@ bool Inbox::cancel(OperationId operation) {
   accepted_.take_all([&](Receive& receive) {
     if (receive.tag.operation != operation) return false;
     Peer& peer = *peers_.find(receive.peer);
-    if (is_writing(peer, receive)) {
-      receive.handle = kPut;  // the sender, once it knows, no longer keeps its source
-      reply(peer, receive.phase & ~kShared, Reply::kWithdrawn);
-      return clear = false;
-    }
+    withdraw(peer, receive);
+    if (is_writing(peer, receive)) return clear = false;
     reply(peer, receive.phase & ~kShared, Reply::kFinished);
     receive.fail(ErrorKind::kInternal);
     return true;
@@ -348,7 +365,7 @@ void Inbox::peer_failed(Peer& peer) {
   accepted_.take_all([&](Receive& receive) {
     if (receive.peer != peer.rank) return false;
     // A peer that is believed dead may only be slow: it must not go on writing.
-    if (lets_write(receive)) publish(entry_of(peer, receive).reply, Reply::kWithdrawn);
+    withdraw(peer, receive);
     receive.fail(ErrorKind::kRankFailed);
     return true;
   });

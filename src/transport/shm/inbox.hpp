@@ -69,14 +69,14 @@ class Inbox {
   void begin(Peer& peer, Receive& receive, const Announcement& announcement);
   bool ended(Receive& receive);
   void deliver_in_place(Peer& peer, Receive& receive);
+  void deliver_shared(Peer& peer, Receive& receive);
+  void deliver_from_source(Peer& peer, Receive& receive, std::size_t bytes);
   static bool fetch(Peer& peer, const Receive& receive, std::byte* target, std::size_t bytes);
   void deliver_staged(Peer& peer, Receive& receive);
   static Entry& entry_of(Peer& peer, const Receive& receive);
-  static bool lets_write(const Receive& receive) {
-    return receive.handle == kPut || (receive.phase & kShared) != 0;
-  }
+  static bool is_shared(const Receive& receive) { return (receive.phase & kShared) != 0; }
   static bool is_writing(Peer& peer, const Receive& receive);
-  static bool has_met(const Entry& entry, const Receive& receive);
+  static void withdraw(Peer& peer, const Receive& receive);
   bool lets_put(Peer& peer, const Receive& receive, const Announcement& announcement);
   bool lets_share(Peer& peer, const Receive& receive, const Announcement& announcement);
   bool show_target(Peer& peer, const Receive& receive, std::size_t index, bool past_cache,

@@ -11,6 +11,7 @@
 #include "base/asymmetric_fence.hpp"
 #include "farandole/types.hpp"
 #include "transport/memory.hpp"
+#include "transport/shm/claims.hpp"
 #include "transport/transfer.hpp"
 
 // What ranks of one host read and write in each other's Memory.
@@ -28,7 +29,8 @@
 // target. In place is the peer's Memory, or, where a kernel's copy pays (PeerProcess), all of its
 // memory.
 //
-// A field is written by one side only, and fields of different writers share no cache line.
+// A field is written by one side only, but for Claims, and fields of different writers share no
+// cache line.
 // Whatever is read from a peer's memory is checked before it is used as an index.
 namespace farandole::shm {
 
@@ -40,6 +42,9 @@ inline constexpr std::size_t kEntryCount = 1024;
 
 /// What is read or put in place at a time.
 inline constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+constexpr std::size_t piece_count(Bytes message) {
+  return (message.value() + kPieceBytes - 1) / kPieceBytes;
+}
 
 /// How a message is cut on its way through a pipe: so that the receiver works on one block while
 /// the sender fills the next, but not where that takes longer than to tell.
@@ -213,19 +218,18 @@ enum class Reply : std::uint32_t {
 struct Entry {
   // The sender's.
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
-  std::atomic<std::uint64_t> pipe;      // offset; 0 until there
-  std::atomic<std::uint64_t> capacity;  // of it in bytes, valid with `pipe`
-  std::atomic<std::uint64_t> first;     // index of its first block there, likewise
-  std::atomic<std::uint64_t> produced;  // blocks staged; of a put 1 once nothing more is written
-  // Bytes of a source that is read in place: of one that is being made more and more, of a shared
-  // one fewer and fewer.
-  std::atomic<std::uint64_t> available;
+  std::atomic<std::uint64_t> pipe;       // offset; 0 until there
+  std::atomic<std::uint64_t> capacity;   // of it in bytes, valid with `pipe`
+  std::atomic<std::uint64_t> first;      // index of its first block there, likewise
+  std::atomic<std::uint64_t> produced;   // blocks staged; pieces of a shared message that were
+                                         // written; of a put 1 once nothing more is written
+  std::atomic<std::uint64_t> available;  // bytes, of a source that is read in place
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;
-  std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if all do not fit; of
-                                        // a shared source the bytes that were read
+  std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if all do not fit
   std::atomic<std::uint64_t> target;    // valid with kPut, kShare: offset, or address | kPrivate
   std::atomic<bool> past_cache;         // write there past the caches, likewise
+  Claims claims;                        // on the pieces of a shared message
 };
 static_assert(sizeof(Entry) == 2 * kLine);
 

@@ -95,6 +95,7 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   entry.produced.store(0, std::memory_order_relaxed);
   entry.consumed.store(0, std::memory_order_relaxed);
   entry.reply.store(Reply::kNone, std::memory_order_relaxed);
+  entry.claims.clear();
   const Bytes available = send.available();
   entry.available.store(available.value(), std::memory_order_relaxed);
   send.handle = index;
@@ -178,19 +179,17 @@ bool Outbox::put(Peer& peer, Send& send) {
   return send.moved == send.bytes;
 }
 
-/// Writes the last piece that neither side has moved into the receiver's memory, and says so once
-/// there is none. The receiver may move the piece where they meet as well, so the source is wanted
-/// until it has finished.
+/// Writes the last piece that neither side has taken into the receiver's memory. The receiver may
+/// still read others then, so the source is wanted until it has finished.
 void Outbox::share(Peer& peer, Send& send) {
+  if (step_left_ == 0) return;
   Entry& entry = entries_[send.handle];
-  if (entry.produced.load(std::memory_order_relaxed) != 0) return;
-  const std::uint64_t end = entry.available.load(std::memory_order_relaxed);
-  const std::uint64_t read = std::min(observe(entry.consumed), end);
-  const std::size_t piece = std::min({end - read, kPieceBytes, step_left_});
-  if (!write_target(peer, send, end - piece, piece)) return;
-  publish(entry.available, end - piece);
-  if (end - piece != read) return;
-  publish(entry.produced, std::uint64_t{1});
+  const auto piece = entry.claims.take_last(piece_count(send.bytes));
+  if (!piece) return;
+  const std::size_t offset = *piece * kPieceBytes;
+  const std::size_t bytes = std::min(send.bytes.value() - offset, kPieceBytes);
+  if (!write_target(peer, send, offset, bytes)) return;
+  publish(entry.produced, entry.produced.load(std::memory_order_relaxed) + 1);
   peer.ring();
 }
 
@@ -211,7 +210,7 @@ bool Outbox::write_target(Peer& peer, const Send& send, std::size_t offset, std:
     const auto copy = observe(entry.past_cache) ? &copy_past_cache : &copy_bytes;
     copy(target + offset, source, bytes);
   }
-  step_left_ -= bytes;
+  step_left_ -= std::min(step_left_, bytes);
   moved_ |= bytes > 0;
   return true;
 }

@@ -149,6 +149,27 @@ TEST_F(CorruptPeer, PrivateTargetThatIsNotThere) {
   EXPECT_EQ(send.error, ErrorKind::kRankFailed);
 }
 
+// Goal: a receiver cannot make this rank write beside what it shares.
+// Method: it claims to have taken more pieces than there are, and that this rank has.
+TEST_F(CorruptPeer, ClaimsRunAhead) {
+  std::vector<std::byte> source(kLarge, std::byte{1}), target(kLarge);
+  for (const int claim : {0x7f, 0x80, 0xff}) {
+    Send send = send_to(1, static_cast<std::uint32_t>(claim), source.data(), kLarge);
+    transport_->post(send);
+    const auto* header = reinterpret_cast<const Header*>(ours_.memory->base());
+    auto* entries = reinterpret_cast<Entry*>(ours_.memory->base() + header->entries);
+    entries[0].target = reinterpret_cast<std::uint64_t>(target.data()) | kPrivate;
+    std::memset(static_cast<void*>(&entries[0].claims), claim, sizeof(Claims));
+    publish(entries[0].reply, Reply::kShare);
+    for (int i = 0; i < 10; ++i) (void)transport_->progress();
+    EXPECT_EQ(std::ranges::count(target, std::byte{}), static_cast<std::ptrdiff_t>(kLarge));
+    EXPECT_EQ(send.state, TransferState::kActive);
+    publish(entries[0].reply, Reply::kFinished);
+    (void)transport_->progress();
+    EXPECT_EQ(send.state, TransferState::kDone);
+  }
+}
+
 // Goal: a receiver that wants its target written makes this rank write only what is the receiver's.
 TEST_F(CorruptPeer, TargetBeyondTheMemory) {
   std::byte* source = *ours_.memory->allocate(Bytes{kLarge});

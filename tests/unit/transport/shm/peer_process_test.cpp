@@ -113,6 +113,17 @@ struct Pair {
   std::unique_ptr<ShmTransport> transports[2];
 };
 
+/// What the first rank of a pair tells of the first message that it announced.
+shm::Entry& first_entry(const Pair& pair) {
+  std::byte* base = pair.ranks[0].memory->base();
+  return *reinterpret_cast<shm::Entry*>(base + reinterpret_cast<const shm::Header*>(base)->entries);
+}
+
+void as_broadcast(Send& send, Receive& receive) {
+  send.signature.collective = receive.signature.collective =
+      static_cast<std::uint8_t>(Collective::kBroadcast);
+}
+
 // Goal: both ranks use the kernel or none, since they plan alike.
 TEST(PeerProcess, BothReachEachOtherOrNone) {
   for (const bool first : {true, false}) {
@@ -144,8 +155,7 @@ TEST(PeerProcess, BothEndsMoveABroadcast) {
       std::ranges::fill(target, std::byte{});
       Send send = send_to(1, sequence, data, kBytes);
       Receive receive = receive_from(0, sequence, target.data(), kBytes);
-      send.signature.collective = receive.signature.collective =
-          static_cast<std::uint8_t>(Collective::kBroadcast);
+      as_broadcast(send, receive);
       from->post(send);
       to->post(receive);
       for (int i = 0; i < 1000 && receive.state == TransferState::kActive; ++i) {
@@ -160,9 +170,33 @@ TEST(PeerProcess, BothEndsMoveABroadcast) {
   }
 }
 
-// Goal: a shared send is not done before its receiver is, who may still be reading the piece at
-// which they meet. Method: the test is the receiver, and answers by hand when the sender has
-// written all.
+// Goal: a shared receive is not done while its sender is in the middle of a piece, however much of
+// the rest it has read: what has its target then may write there. Nor does it move that piece.
+// Method: the sender stands still; the test takes a piece for it, and says later that it is there.
+TEST(PeerProcess, SharedTargetIsWantedUntilTheSenderHasWrittenItsPieces) {
+  constexpr std::size_t kBytes = 1'000'000, kLast = kBytes % shm::kPieceBytes;
+  std::vector<std::byte> source(kBytes, std::byte{1}), target(kBytes);
+  Pair pair(true, true);
+  auto& [from, to] = pair.transports;
+  Send send = send_to(1, 1, source.data(), kBytes);
+  Receive receive = receive_from(0, 1, target.data(), kBytes);
+  as_broadcast(send, receive);
+  from->post(send);
+  shm::Entry& entry = first_entry(pair);
+  ASSERT_EQ(entry.claims.take_last(16), 15U);
+  to->post(receive);
+  for (int i = 0; i < 100; ++i) (void)to->progress();
+  EXPECT_EQ(receive.state, TransferState::kActive);
+  EXPECT_EQ(std::ranges::count(target, std::byte{}), static_cast<std::ptrdiff_t>(kLast));
+  shm::publish(entry.produced, std::uint64_t{1});
+  (void)to->progress();
+  EXPECT_EQ(receive.state, TransferState::kDone);
+  (void)from->progress();
+  EXPECT_EQ(send.state, TransferState::kDone);
+}
+
+// Goal: a shared send is not done before its receiver is, who may still be reading a piece.
+// Method: the test is the receiver, and answers by hand when the sender has written all others.
 TEST(PeerProcess, SharedSourceIsWantedUntilTheReceiverHasFinished) {
   constexpr std::size_t kBytes = 1'000'000;
   std::vector<std::byte> source(kBytes, std::byte{1}), target(kBytes);
@@ -170,24 +204,22 @@ TEST(PeerProcess, SharedSourceIsWantedUntilTheReceiverHasFinished) {
   Send send = send_to(1, 1, source.data(), kBytes);
   send.signature.collective = static_cast<std::uint8_t>(Collective::kBroadcast);
   pair.transports[0]->post(send);
-  const std::byte* base = pair.ranks[0].memory->base();
-  const auto* header = reinterpret_cast<const shm::Header*>(base);
-  auto& entry = *reinterpret_cast<shm::Entry*>(pair.ranks[0].memory->base() + header->entries);
+  shm::Entry& entry = first_entry(pair);
   entry.target = address(target.data()) | shm::kPrivate;
+  ASSERT_TRUE(entry.claims.take_first(16));
   shm::publish(entry.reply, shm::Reply::kShare);
   for (int i = 0; i < 100; ++i) (void)pair.transports[0]->progress();
-  EXPECT_EQ(entry.produced, 1U);
-  EXPECT_EQ(entry.available, 0U);
-  EXPECT_TRUE(target == source);
+  EXPECT_EQ(entry.produced, 15U);
+  EXPECT_EQ(std::ranges::count(target, std::byte{}), static_cast<std::ptrdiff_t>(shm::kPieceBytes));
   EXPECT_EQ(send.state, TransferState::kActive);
   shm::publish(entry.reply, shm::Reply::kFinished);
   (void)pair.transports[0]->progress();
   EXPECT_EQ(send.state, TransferState::kDone);
 }
 
-// Goal: a receiver that gives up a shared message does not read its source any more once the sender
-// is done with it.
-// Method: give up in the middle; the source is no memory any more when the receiver goes on.
+// Goal: a receiver that gives up a shared message waits for the piece that its sender is writing,
+// does not read on meanwhile, and leaves it no other.
+// Method: the test takes a piece for the sender and gives up; the source is no memory any more.
 TEST(PeerProcess, WithdrawnSourceIsNotRead) {
   constexpr std::size_t kBytes = 6'000'000;
   Pair pair(true, true);
@@ -198,18 +230,21 @@ TEST(PeerProcess, WithdrawnSourceIsNotRead) {
   std::vector<std::byte> target(kBytes);
   Send send = send_to(1, 1, static_cast<std::byte*>(place), kBytes);
   Receive receive = receive_from(0, 1, target.data(), kBytes);
-  send.signature.collective = receive.signature.collective =
-      static_cast<std::uint8_t>(Collective::kBroadcast);
+  as_broadcast(send, receive);
   from->post(send);
   to->post(receive);
   (void)to->progress();
-  (void)from->progress();
+  shm::Entry& entry = first_entry(pair);
+  ASSERT_TRUE(entry.claims.take_last(shm::piece_count(Bytes{kBytes})));
   ASSERT_FALSE(to->cancel({1, 1}));
-  (void)from->progress();
-  ASSERT_EQ(send.state, TransferState::kDone);
   ::munmap(place, kBytes);
-  (void)to->progress();
+  for (int i = 0; i < 100; ++i) (void)to->progress();
+  ASSERT_FALSE(to->cancel({1, 1}));
+  EXPECT_FALSE(entry.claims.take_last(shm::piece_count(Bytes{kBytes})));
+  shm::publish(entry.produced, std::uint64_t{1});
   EXPECT_TRUE(to->cancel({1, 1}));
+  (void)from->progress();
+  EXPECT_EQ(send.state, TransferState::kDone);
   std::byte byte{}, got{};
   Send next = send_to(1, 2, &byte, 1);
   Receive next_receive = receive_from(0, 2, &got, 1);
