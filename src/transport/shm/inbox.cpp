@@ -136,7 +136,8 @@ bool Inbox::lets_put(Peer& peer, const Receive& receive, const Announcement& ann
 
 /// Whether the peer was asked to write the end of the target.
 bool Inbox::lets_share(Peer& peer, const Receive& receive, const Announcement& announcement) {
-  const bool pays = one_sends(receive.signature) && receive.bytes.value() >= kSharedMin;
+  const bool pays =
+      one_sends(receive.signature) && receive.bytes.value() >= shared_min(peers_.local.size());
   if (!pays || receive.consume != nullptr || announcement.filling != 0) return false;
   const bool past_cache = buffers_of_all(receive) >= kCachedMax;
   return show_target(peer, receive, announcement.entry, past_cache, Reply::kShare);

@@ -221,7 +221,7 @@ Result<void> ShmTransport::map(Peer& peer) {
   peer.bell_address = card("shm.doorbell");
   peer.bell_fd = bell_.fd();
   peer.armed = &header->armed;
-  if (options_.all_memory && peers_.local.size() == kReachingRanks) {
+  if (options_.all_memory && peers_.local.size() == shm::kReachingRanks) {
     peer.process = shm::PeerProcess::open(card("shm.process"), header->token);
   }
   peer.mapping = std::move(*mapping);

@@ -68,11 +68,6 @@ class ShmTransport : public Transport {
   void peer_left(Rank peer) override;
 
  private:
-  // With more of them a source has several readers, for whom it is staged once, and a host's cores
-  // copy as much. Four ranks on two cores, staged and by the kernel: allgather of 1 MiB 229 and 274
-  // us, broadcast 164 and 280, reducescatter 333 and 331, allreduce 503 and 511.
-  static constexpr std::size_t kReachingRanks = 2;
-
   ShmTransport(Rank self, const Members& members, Memory& memory, Doorbell& bell, Options options);
   Result<void> lay_out();
   ProcessName name_of(const shm::Peer& peer) const;
