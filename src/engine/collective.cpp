@@ -406,6 +406,7 @@ void CollectiveOperation::open(Slot& slot) {
   } else if (slot.transfer != nullptr) {
     slot.send.tag.operation = spec_.id;
     slot.send.source = at(slot.source);
+    slot.send.peer_reads = false;
     slot.transport->post(slot.send);
   } else {
     slot.written = at(slot.target);
@@ -446,8 +447,9 @@ bool CollectiveOperation::poll_round() {
 
 bool CollectiveOperation::close(Slot& slot) {
   if (slot.rides != nullptr) {
-    // What the transport has not read when it is done with it, peers have.
-    const bool alone = outgrows_caches(slot) || slot.rides->state == Slot::State::kDone;
+    // What the transport does not read, or has not when it is done with it, peers do.
+    const bool alone = outgrows_caches(slot) || slot.rides->send.peer_reads ||
+                       slot.rides->state == Slot::State::kDone;
     const Bytes left = slot.source.bytes - slot.receive.moved;
     if (alone) copy(slot, std::min(left, kCopiedBytes));
     if (slot.receive.moved < slot.source.bytes) return alone;

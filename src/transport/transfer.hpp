@@ -115,6 +115,8 @@ struct Send : Transfer {
   /// source finds it in the first-level cache.
   Along along = nullptr;
   void* context = nullptr;
+  /// Set by a transport that leaves the source to its peer, and so calls nothing along.
+  bool peer_reads = false;
   static constexpr std::size_t kAlongBytes = std::size_t{8} << 10;
 
   /// Of the source, from its beginning.

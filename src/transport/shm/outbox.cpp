@@ -104,6 +104,7 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   const bool filling = available < send.bytes;
   Announcement announcement{place.value_or(Announcement::kStaged),
                             static_cast<std::uint32_t>(index), filling ? 1U : 0U};
+  send.peer_reads = place.has_value();
   if (place) return announcement;
   // Half of the pipes are for messages whose receives are there, which may be waited for.
   if (!join_pipe(send) && free_pipes_ > pipes_.size() / 2) take_pipe(send);
