@@ -119,7 +119,7 @@ void cut_off(Node& node, std::uint32_t sequence, int steps, const std::vector<in
   const auto cancel = [&] {
     node.cancel({1, sequence});
     EXPECT_TRUE(traffic.ended());
-    for (Buffer& buffer : traffic.in) std::ranges::fill(buffer.span(), std::byte{0x5a});
+    for (Buffer& buffer : traffic.in) fill_all(buffer.span(), std::byte{0x5a});
   };
   const bool first = std::ranges::count(cancellers, node.rank()) > 0;
   if (first) cancel();
@@ -130,9 +130,8 @@ void cut_off(Node& node, std::uint32_t sequence, int steps, const std::vector<in
   node.barrier();
   node.settle();
   for (Buffer& buffer : traffic.in) {
-    EXPECT_TRUE(std::ranges::all_of(buffer.span(), [](std::byte b) {
-      return b == std::byte{0x5a};
-    })) << "a target was written after cancel() had returned true";
+    EXPECT_TRUE(is_all(buffer.span(), std::byte{0x5a}))
+        << "a target was written after cancel() had returned true";
   }
   exchange(node, sequence + 1);
 }

@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -179,19 +180,44 @@ void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)
   for (std::thread& thread : threads) thread.join();
 }
 
+namespace {
+
+using Part = std::array<std::uint64_t, 512>;
+
+/// What a seed gives, from byte `at` on.
+Part part_of(std::uint64_t seed, std::size_t at) {
+  Part part;
+  for (std::size_t i = 0; i < part.size(); ++i) part[i] = mix(seed + at + 8 * i);
+  return part;
+}
+
+}  // namespace
+
+// By long calls, which ThreadSanitizer looks at as a whole.
 void fill(std::span<std::byte> data, std::uint64_t seed) {
-  for (std::size_t i = 0; i < data.size(); i += 8) {
-    const std::uint64_t value = mix(seed + i);
-    std::memcpy(&data[i], &value, std::min<std::size_t>(8, data.size() - i));
+  for (std::size_t at = 0; at < data.size(); at += sizeof(Part)) {
+    const Part part = part_of(seed, at);
+    std::memcpy(&data[at], part.data(), std::min(sizeof(part), data.size() - at));
   }
 }
 
+void fill_all(std::span<std::byte> data, std::byte value) {
+  if (!data.empty()) std::memset(data.data(), std::to_integer<int>(value), data.size());
+}
+
+bool is_all(std::span<const std::byte> data, std::byte value) {
+  if (data.empty()) return true;
+  return data[0] == value && std::memcmp(data.data(), data.data() + 1, data.size() - 1) == 0;
+}
+
 std::ptrdiff_t first_wrong(std::span<const std::byte> data, std::uint64_t seed) {
-  for (std::size_t i = 0; i < data.size(); i += 8) {
-    const std::uint64_t value = mix(seed + i);
-    if (std::memcmp(&data[i], &value, std::min<std::size_t>(8, data.size() - i)) != 0) {
-      return static_cast<std::ptrdiff_t>(i);
-    }
+  for (std::size_t at = 0; at < data.size(); at += sizeof(Part)) {
+    const Part part = part_of(seed, at);
+    const auto wanted =
+        std::as_bytes(std::span(part)).first(std::min(sizeof(Part), data.size() - at));
+    if (std::memcmp(&data[at], wanted.data(), wanted.size()) == 0) continue;
+    const auto wrong = std::ranges::mismatch(data.subspan(at), wanted).in1;
+    return wrong - data.begin();
   }
   return -1;
 }

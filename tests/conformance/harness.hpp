@@ -98,6 +98,8 @@ class Conformance : public testing::TestWithParam<FabricKind> {};
 /// Bytes that are unique to (seed, index), and their check, which returns -1 or where, to eight
 /// bytes, the first wrong one is.
 void fill(std::span<std::byte> data, std::uint64_t seed);
+void fill_all(std::span<std::byte> data, std::byte value);
+bool is_all(std::span<const std::byte> data, std::byte value);
 std::ptrdiff_t first_wrong(std::span<const std::byte> data, std::uint64_t seed);
 std::uint64_t seed_of(int from, int to, std::uint64_t index);
 
