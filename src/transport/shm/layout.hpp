@@ -204,7 +204,7 @@ constexpr std::size_t shared_min(std::size_t ranks_on_host) {
 /// What is shorter is staged: the kernel takes 0.6 us and more, however little it copies; and a
 /// pipe has both ends copy.
 constexpr std::size_t private_min(const Signature& signature) {
-  return one_sends(signature) ? shared_min(kReachingRanks) : std::size_t{16} << 10;
+  return one_sends(signature) ? shared_min(kReachingRanks) : std::size_t{8} << 10;
 }
 
 /// The payload of Kind::kAnnouncement.
