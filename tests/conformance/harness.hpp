@@ -95,13 +95,15 @@ void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)
 /// The tests are instantiated for every fabric.
 class Conformance : public testing::TestWithParam<FabricKind> {};
 
-/// Bytes that are unique to (seed, index), and their check, which returns -1 or where, to eight
-/// bytes, the first wrong one is.
+/// Bytes that are unique to a seed, and their check, which returns -1 or where the first wrong one
+/// is.
 void fill(std::span<std::byte> data, std::uint64_t seed);
-void fill_all(std::span<std::byte> data, std::byte value);
-bool is_all(std::span<const std::byte> data, std::byte value);
 std::ptrdiff_t first_wrong(std::span<const std::byte> data, std::uint64_t seed);
 std::uint64_t seed_of(int from, int to, std::uint64_t index);
+
+/// The same byte everywhere, and its check.
+void fill_all(std::span<std::byte> data, std::byte value);
+bool is_all(std::span<const std::byte> data, std::byte value);
 
 /// Transfers with everything set but the memory's content.
 Tag tag_of(std::uint32_t sequence, std::uint32_t lane = 0);

@@ -30,8 +30,7 @@
 // memory.
 //
 // A field is written by one side only, but for Claims, and fields of different writers share no
-// cache line.
-// Whatever is read from a peer's memory is checked before it is used as an index.
+// cache line. Whatever is read from a peer's memory is checked before it is used as an index.
 namespace farandole::shm {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -42,6 +41,7 @@ inline constexpr std::size_t kEntryCount = 1024;
 
 /// What is read or put in place at a time.
 inline constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
+/// Of a message that both ends move.
 constexpr std::size_t piece_count(Bytes message) {
   return (message.value() + kPieceBytes - 1) / kPieceBytes;
 }
