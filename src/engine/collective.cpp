@@ -324,7 +324,7 @@ void CollectiveOperation::put_in_order(Round& round) {
   };
   const auto is_urgent = [](const Slot& slot) {
     return slot.transfer == &slot.send && slot.send.behind == nullptr &&
-           slot.send.bytes <= kUrgentMax;
+           slot.send.bytes <= std::max(kUrgentMax, slot.transport->capabilities().follow_bytes);
   };
   add_those(is_urgent);
   const auto comes_next = [](const Slot& slot) { return slot.receives() || slot.rides != nullptr; };

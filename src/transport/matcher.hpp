@@ -71,6 +71,9 @@ class Matcher {
   };
   Verdict arrive(const Envelope& envelope);
 
+  /// Whether receives wait here for messages of the peer.
+  bool awaits(Rank peer) const { return !of(peer).posted.empty(); }
+
   /// Keeps an early message, with room for `stored` bytes of payload (0: it waits elsewhere).
   Arrival& set_aside(const Envelope& envelope, Bytes stored);
   void release(Arrival& arrival);

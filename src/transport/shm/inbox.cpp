@@ -22,7 +22,7 @@ Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Memory& memory, O
     : peers_(peers),
       memory_(memory),
       outbox_(outbox),
-      matcher_(rank_count, {.block = Bytes{Slot::kPayloadBytes}}),
+      matcher_(rank_count, {.block = Bytes{in_slot_max(peers.local.size())}}),
       fetched_(std::make_unique<std::byte[]>(kPieceBytes)) {}
 
 void Inbox::post(Receive& receive) {
@@ -43,7 +43,7 @@ bool Inbox::drain(Peer& peer) {
   // Only so many, that a fast peer cannot keep this rank here.
   for (int i = 0; i < kDrainedMax && !peer.corrupt; ++i) {
     const Slot& slot = peer.slot_at(peer.in_lines, peer.read);
-    if (observe(slot.mark) != mark_of(peer.read, peer.in_token)) break;
+    if (observe(slot.mark) != mark_of(peer.read, peer.in_token) || may_stay(peer, slot)) break;
     read(peer, slot);
     if (peer.read - peer.freed >= peer.lines / 4) {
       publish(peer.in->consumed, peer.read);
@@ -54,12 +54,18 @@ bool Inbox::drain(Peer& peer) {
   return peer.read != before;
 }
 
+/// Whether nobody waits for a payload that set aside would be copied twice.
+bool Inbox::may_stay(const Peer& peer, const Slot& slot) const {
+  const bool in_slot = slot.kind == Kind::kEager && slot.bytes > sizeof(slot.brief);
+  return in_slot && !matcher_.awaits(peer.rank) && !matcher_.cancelled(slot.tag.operation);
+}
+
 void Inbox::read(Peer& peer, const Slot& slot) {
   const Envelope envelope{peer.rank, slot.tag, slot.signature, Bytes{slot.bytes}};
   const Kind kind = slot.kind;
   const bool eager = kind == Kind::kEager;
   const std::size_t stored = eager ? envelope.bytes.value() : sizeof(Announcement);
-  if ((!eager && kind != Kind::kAnnouncement) || stored > Slot::kPayloadBytes) {
+  if ((!eager && kind != Kind::kAnnouncement) || stored > kInSlotMax) {
     peer.corrupt = true;
     return;
   }

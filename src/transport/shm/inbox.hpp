@@ -62,6 +62,7 @@ class Inbox {
   // do not.
   static constexpr std::size_t kAtHandMax = std::size_t{192} << 10;
 
+  bool may_stay(const Peer& peer, const Slot& slot) const;
   void read(Peer& peer, const Slot& slot);
   void take(Peer& peer, Receive& receive, Kind kind, const std::byte* payload);
   void discard(Peer& peer, Kind kind, const std::byte* payload);

@@ -26,6 +26,7 @@ Outbox::Outbox(const Memory& memory, Entry* entries, std::byte* pipes, std::size
     : memory_(memory),
       entries_(entries),
       peer_memory_(peer_memory),
+      in_slot_max_(in_slot_max(ranks_on_host)),
       uses_(kEntryCount),
       pipes_(pipe_count(ranks_on_host)),
       free_pipes_(pipes_.size()) {
@@ -57,13 +58,14 @@ bool Outbox::flush(Peer& peer) {
 }
 
 bool Outbox::write(Peer& peer, Send& send) {
-  const bool eager = send.bytes.value() <= Slot::kPayloadBytes;
+  const auto place = send.bytes.value() > kInSlot ? place_of(peer, send) : std::nullopt;
+  const bool eager = send.bytes.value() <= in_slot_max_ && !place;
   const std::size_t payload = eager ? send.bytes.value() : sizeof(Announcement);
   const std::uint64_t line = peer.written, end = line_after(line, payload, peer.lines);
   if (!has_room(peer, end) || (!eager && free_entries_.empty())) return false;
   Slot& slot = peer.slot_at(peer.out_lines, line);
   if (!eager) {
-    const Announcement announcement = announce(peer, send);
+    const Announcement announcement = announce(peer, send, place);
     std::memcpy(slot.brief, &announcement, sizeof(announcement));
     announced_.push(send);
   } else {
@@ -85,7 +87,13 @@ bool Outbox::write(Peer& peer, Send& send) {
   return true;
 }
 
-Announcement Outbox::announce(Peer& peer, Send& send) {
+/// Where the peer reads the source in place, if it does.
+std::optional<std::uint64_t> Outbox::place_of(const Peer& peer, const Send& send) const {
+  const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
+  return offset ? offset->value() : peer.private_place(send.source, send);
+}
+
+Announcement Outbox::announce(Peer& peer, Send& send, std::optional<std::uint64_t> place) {
   const std::size_t index = free_entries_.back();
   free_entries_.pop_back();
   uses_[index] = Use{.peer = &peer};
@@ -99,8 +107,6 @@ Announcement Outbox::announce(Peer& peer, Send& send) {
   const Bytes available = send.available();
   entry.available.store(available.value(), std::memory_order_relaxed);
   send.handle = index;
-  const auto offset = peer_memory_ ? memory_.offset_of(send.source, send.bytes) : std::nullopt;
-  const auto place = offset ? offset->value() : peer.private_place(send.source, send);
   const bool filling = available < send.bytes;
   Announcement announcement{place.value_or(Announcement::kStaged),
                             static_cast<std::uint32_t>(index), filling ? 1U : 0U};
@@ -296,7 +302,7 @@ void Outbox::take_pipe(const Send& send) {
   pipe.operation = send.tag.operation;
   pipe.source = send.source;
   pipe.bytes = send.bytes;
-  pipe.first = (pipe.end + block - 1) / block;
+  pipe.first = first_block(index, pipe.end, send.bytes.value());
   pipe.staged = 0;
   pipe.produced = 0;
   pipe.end = block_after(pipe.first, send.bytes.value()) * block % pipe.capacity;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "transport/memory.hpp"
@@ -64,7 +65,8 @@ class Outbox {
   };
 
   bool write(Peer& peer, Send& send);
-  Announcement announce(Peer& peer, Send& send);
+  std::optional<std::uint64_t> place_of(const Peer& peer, const Send& send) const;
+  Announcement announce(Peer& peer, Send& send, std::optional<std::uint64_t> place);
   bool ended(Send& send);
   bool put(Peer& peer, Send& send);
   void share(Peer& peer, Send& send);
@@ -83,6 +85,7 @@ class Outbox {
   const Memory& memory_;
   Entry* const entries_;
   const bool peer_memory_;
+  const std::size_t in_slot_max_;
   std::vector<Use> uses_;  // by entry
   std::vector<Pipe> pipes_;
   std::size_t free_pipes_;

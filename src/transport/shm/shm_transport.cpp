@@ -75,10 +75,7 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
       memory_(memory),
       bell_(bell),
       options_(std::move(options)),
-      capabilities_{.name = "shm",
-                    .peer_memory = options_.peer_memory,
-                    .follows = true,
-                    .follow_bytes = Bytes{Slot::kPayloadBytes}} {
+      capabilities_{.name = "shm", .peer_memory = options_.peer_memory, .follows = true} {
   const Member& own = members_[static_cast<std::size_t>(self.value())];
   peers_.by_rank.resize(members_.size());
   for (const Member& member : members_) {
@@ -90,6 +87,7 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
     peers_.by_rank[static_cast<std::size_t>(member.rank.value())] = peer.get();
     peers_.local.push_back(std::move(peer));
   }
+  capabilities_.follow_bytes = Bytes{shm::in_slot_max(peers_.local.size())};
   capabilities_.eager_bytes_max = Bytes{shm::pipe_bytes(peers_.local.size(), 0)};
 }
 

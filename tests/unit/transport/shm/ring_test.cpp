@@ -27,10 +27,10 @@ TEST(ShmRing, SlotsTakeTheLinesTheyNeed) {
   // What a core reads ahead of lies apart from the next one.
   EXPECT_EQ(line_after(0, kReadAheadMin - 1, lines), 1 + 4u);
   EXPECT_EQ(line_after(0, kReadAheadMin, lines), 1 + 4 + kGapLines);
-  EXPECT_EQ(line_after(5, Slot::kPayloadBytes, lines), 5 + kSlotLinesMax + kGapLines);
+  EXPECT_EQ(line_after(5, kInSlotMax, lines), 5 + kSlotLinesMax + kGapLines);
   // The last of a lap may hang over; the next one begins the next lap.
   EXPECT_EQ(line_after(lines - 1, 0, lines), lines);
-  EXPECT_EQ(line_after(lines - 1, Slot::kPayloadBytes, lines), lines);
+  EXPECT_EQ(line_after(lines - 1, kInSlotMax, lines), lines);
   EXPECT_EQ(line_after(3 * lines - 10, 1000, lines), 3 * lines);
   EXPECT_EQ(line_after(3 * lines - 24, 1000, lines), 3 * lines);
   EXPECT_LE(lines - 1 + kSlotLinesMax, with_overhang(lines));
@@ -39,7 +39,7 @@ TEST(ShmRing, SlotsTakeTheLinesTheyNeed) {
 TEST(ShmRing, ManyRanksHaveShortRings) {
   for (const std::size_t ranks : {0, 1, 2, 3, 4, 8, 15, 16, 17, 100, 128, 10'000}) {
     const std::size_t lines = line_count(ranks), others = std::max<std::size_t>(ranks, 2) - 1;
-    EXPECT_GE(lines, 7 * (kSlotLinesMax + kGapLines));
+    EXPECT_GE(lines, 7 * (1 + in_slot_max(ranks) / kLine + kGapLines));
     EXPECT_TRUE(std::has_single_bit(lines));
     if (ranks <= 15) {
       EXPECT_LE((others + 1) * others * lines * kLine, std::size_t{8} << 20) << ranks;
@@ -56,6 +56,17 @@ TEST(ShmPipe, MessagesLieABlockApart) {
   EXPECT_EQ(block_after(3, 16'384), 5u);
   EXPECT_EQ(block_after(3, 16'385), 6u);
   EXPECT_EQ(block_after(0, 1 << 20), 17u);
+}
+
+TEST(ShmPipe, MessagesGoRoundAllOfTheFirstOnly) {
+  constexpr std::size_t kBytes = 20'000, kBlock = block_bytes(kBytes);
+  EXPECT_EQ(first_block(0, 5 * kBlock, kBytes), 5u);
+  EXPECT_EQ(first_block(0, 5 * kBlock + 1, kBytes), 6u);
+  EXPECT_EQ(first_block(0, kLaterLap, kBytes), kLaterLap / kBlock);
+  EXPECT_EQ(first_block(1, 5 * kBlock, kBytes), 5u);
+  EXPECT_EQ(first_block(1, kLaterLap - 2 * kBlock, kBytes), kLaterLap / kBlock - 2);
+  EXPECT_EQ(first_block(1, kLaterLap - kBlock, kBytes), 0u);
+  EXPECT_EQ(first_block(1, kBlock, kLaterLap + 1), 0u);
 }
 
 class Ring : public testing::Test {
@@ -87,7 +98,7 @@ TEST_F(Ring, KeepsMessagesOfAllSizesOverManyLaps) {
     std::vector<Send> sends;
     std::vector<Receive> receives;
     for (std::size_t i = 0; i < burst; ++i) {
-      const std::size_t words = Slot::kPayloadBytes / 8;
+      const std::size_t words = kInSlotMax / 8;
       const std::size_t size = i % 7 == 3 ? words : i % 5 == 2 ? random() % 4 : random() % words;
       auto& payload = sent.emplace_back(size);
       for (std::size_t word = 0; word < size; ++word) {
@@ -116,6 +127,78 @@ TEST_F(Ring, KeepsMessagesOfAllSizesOverManyLaps) {
       ASSERT_EQ(received[i], sent[i]) << i << " of " << burst;
     }
   }
+}
+
+// Goal: between two ranks a slot holds up to kInSlotMax bytes, which are sent at once; but what the
+// peer reads in place, library-owned memory, is not copied there from kInSlot on.
+TEST_F(Ring, SlotsHoldWhatThePeerDoesNotReadInPlace) {
+  const std::vector<std::byte> ordinary(kInSlotMax + 1);
+  const auto owned = first_.memory->allocate(Bytes{kInSlotMax + 1});
+  ASSERT_TRUE(owned);
+  std::uint32_t sequence = 0;
+  const auto ends_at_once = [&](const std::byte* source, std::size_t bytes) {
+    std::vector<std::byte> got(bytes);
+    Send send = send_to(1, sequence, source, bytes);
+    Receive receive = receive_from(0, sequence++, got.data(), bytes);
+    sender_->post(send);
+    const bool at_once = send.state == TransferState::kDone;
+    receiver_->post(receive);
+    for (int i = 0; i < 1000 && receive.state != TransferState::kDone; ++i) {
+      (void)receiver_->progress();
+      (void)sender_->progress();
+    }
+    for (int i = 0; i < 10; ++i) (void)sender_->progress();
+    EXPECT_EQ(receive.state, TransferState::kDone);
+    EXPECT_EQ(send.state, TransferState::kDone);
+    return at_once;
+  };
+  EXPECT_TRUE(ends_at_once(ordinary.data(), kInSlotMax));
+  EXPECT_FALSE(ends_at_once(ordinary.data(), kInSlotMax + 1));
+  EXPECT_TRUE(ends_at_once(*owned, kInSlot));
+  EXPECT_FALSE(ends_at_once(*owned, kInSlot + 1));
+}
+
+/// Twice as many messages as a ring holds, all sent, before any is awaited.
+class FullRing : public Ring {
+ protected:
+  void SetUp() override {
+    Ring::SetUp();
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      sends_.push_back(send_to(1, i, source_.data(), kInSlotMax));
+      receives_.push_back(receive_from(0, i, got_.data(), kInSlotMax));
+    }
+    for (Send& send : sends_) sender_->post(send);
+    progress();
+  }
+  void progress() {
+    for (std::size_t i = 0; i < 2 * kCount; ++i) {
+      (void)receiver_->progress();
+      (void)sender_->progress();
+    }
+  }
+  static constexpr std::size_t kCount = 2 * line_count(2) * kLine / kInSlotMax;
+  const std::vector<std::byte> source_ = std::vector<std::byte>(kInSlotMax);
+  std::vector<std::byte> got_ = std::vector<std::byte>(kInSlotMax);
+  std::vector<Send> sends_;
+  std::vector<Receive> receives_;
+};
+
+// Goal: what nobody awaits stays in the ring instead of being copied aside, so that a sender that
+// is a lap ahead waits; once it is awaited all of it comes.
+TEST_F(FullRing, KeepsWhatNobodyAwaits) {
+  EXPECT_EQ(sends_.front().state, TransferState::kDone);
+  EXPECT_EQ(sends_.back().state, TransferState::kActive);
+  for (Receive& receive : receives_) receiver_->post(receive);
+  progress();
+  EXPECT_EQ(sends_.back().state, TransferState::kDone);
+  for (const Receive& receive : receives_) ASSERT_EQ(receive.state, TransferState::kDone);
+}
+
+// Goal: what is of cancelled operations does not stay there.
+TEST_F(FullRing, LosesWhatIsCancelled) {
+  for (std::uint32_t i = 0; i < kCount; ++i) EXPECT_TRUE(receiver_->cancel({1, i}));
+  progress();
+  EXPECT_EQ(sends_.back().state, TransferState::kDone);
 }
 
 /// How far a transport said that it has read a source.
