@@ -221,8 +221,8 @@ constexpr std::size_t shared_min(std::size_t ranks_on_host) {
   return std::size_t{ranks_on_host <= 2 ? 128U : 512U} << 10;
 }
 
-/// What is shorter is staged: the kernel takes 0.6 us and more, however little it copies; and a
-/// pipe has both ends copy.
+/// What is shorter travels in its slot or is staged: the kernel takes 0.6 us and more, however
+/// little it copies; and a pipe has both ends copy.
 constexpr std::size_t private_min(const Signature& signature) {
   return one_sends(signature) ? shared_min(kReachingRanks) : kInSlotMax + 1;
 }

@@ -286,8 +286,8 @@ bool Outbox::join_pipe(const Send& send) {
 }
 
 /// The long one for a long message, else the first free one, from where its last message ended: so
-/// small messages, too, go round all of it, no more memory is touched than is in use at once, and a
-/// rank that sends to the same peers again finds their pipes.
+/// small messages, too, go round it (see first_block), no more memory is touched than is in use at
+/// once, and a rank that sends to the same peers again finds their pipes.
 void Outbox::take_pipe(const Send& send) {
   const bool is_long = send.bytes.value() >= long_message_min(send.signature);
   std::size_t index = is_long && pipes_.back().users == kNone ? pipes_.size() - 1 : 0;

@@ -25,9 +25,10 @@ namespace farandole {
 /// Messages between the ranks of one host, through memory that they map from each other.
 ///
 /// Up to 4096 bytes a message is copied once into a ring and once out of it. Above that, a
-/// source in library-owned Memory is read in place by the receiver, and any other one staged
-/// through a pipe of blocks; or, between two ranks, read by the kernel, where that pays and may be
-/// done. shm/layout.hpp says what lies where.
+/// source in library-owned Memory is read in place by the receiver. Any other one is staged
+/// through a pipe of blocks; or, between two ranks, up to 16 KiB copied through the ring as well,
+/// and above that read by the kernel, where that pays and may be done. shm/layout.hpp says what
+/// lies where.
 ///
 /// The order of start-up: Memory; Doorbell on bell_word(memory); cards() into this rank's
 /// Member; rendezvous; create(). Memory and Doorbell outlive the transport, and one Memory
