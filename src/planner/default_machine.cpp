@@ -32,7 +32,7 @@ constexpr Medium kEthernet = {30e-6, 15e-6, 1.25e9, 0.4};
 // In memory a sum is made of what is being read, and takes little more than that: two ranks that
 // exchanged 16 KiB and added them up took as long as without adding (3.4 us). Allreduce of 16 and
 // 32 KiB of ordinary memory, recursive doubling 4.1 and 6.0 us, direct 5.0 and 7.2; of 64 KiB they
-// are equal. Library-owned memory loses by it, 3.9 and 5.7 us instead of 1.9 and 2.4, but ranks do
+// are equal. Library-owned memory loses by it, 4.0 and 5.7 us instead of 1.9 and 2.4, but ranks do
 // not know each other's kind of memory, and most calls are of ordinary memory. What comes from a
 // socket is in the cache by then: 512 KiB 268 and 284 us, 1 MiB 593 and 536.
 constexpr double kReduceInMemory = 30e9, kReduceFromSocket = 20e9;  // bytes per second
