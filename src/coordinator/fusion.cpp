@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "coordinator/fusion.hpp"
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -11,6 +13,8 @@ namespace farandole::coordinator {
 namespace {
 
 constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
+// In the host's memory, copies to a shared buffer and back take longer than an operation more.
+constexpr std::uint64_t kAloneBytesMin = std::uint64_t{1} << 20;
 
 // Saturated, since a shape is whatever a caller wrote.
 std::uint64_t bytes_of(const Request& request) {
@@ -60,19 +64,22 @@ class Packer {
     return batch;
   }
 
-  void close() { open_ = false; }
+  void close() { open_.reset(); }
 
-  // Behind its neighbour, if that has room.
+  // Behind the small ones before it, if they have room; past a large one, which stays alone.
   void add_alone(Ready ready) {
     const std::uint64_t bytes = bytes_of(*ready.response.request);
-    if (open_ && open_bytes_ <= threshold_bytes_ && bytes <= threshold_bytes_ - open_bytes_ &&
-        of_one_kind(batches_.back().members.front(), ready)) {
+    const bool small = bytes < kAloneBytesMin || ready.response.request->device >= 0;
+    if (small && open_ && bytes <= threshold_bytes_ - std::min(open_bytes_, threshold_bytes_) &&
+        of_one_kind(batches_[*open_].members.front(), ready)) {
       open_bytes_ += bytes;
-      batches_.back().members.push_back(std::move(ready));
+      batches_[*open_].members.push_back(std::move(ready));
       return;
     }
-    open_ = true;
-    open_bytes_ = bytes;
+    if (small) {
+      open_ = batches_.size();
+      open_bytes_ = bytes;
+    }
     batches_.push_back(single(std::move(ready)));
   }
 
@@ -91,7 +98,7 @@ class Packer {
 
   std::uint64_t threshold_bytes_;
   std::vector<Batch> batches_;
-  bool open_ = false;  // the last batch takes neighbours
+  std::optional<std::size_t> open_;  // the batch that takes more
   std::uint64_t open_bytes_ = 0;
   std::unordered_map<std::string_view, std::vector<std::size_t>> places_;  // batches of a group
 };

@@ -14,10 +14,11 @@ struct Batch {
   std::vector<Ready> members;  // at least one
 };
 
-/// Packs neighbours into batches of at most `threshold_bytes`, a larger tensor alone. Allreduces
-/// of one dtype, reduction, factor, device and set of joined ranks fuse; everything else, errors
-/// too, stays alone. A group is in one batch per dtype whatever its size, and nothing else is in
-/// it. Depends on its arguments only, which are the same on every rank: `own` is not looked at.
+/// Packs neighbours into batches of at most `threshold_bytes`. Allreduces of one dtype, reduction,
+/// factor, device and set of joined ranks fuse, in the host's memory those of less than 1 MiB, also
+/// past larger ones; everything else, errors too, stays alone. A group is in one batch per dtype
+/// whatever its size, and nothing else is in it. Depends on its arguments only, which are the same
+/// on every rank: `own` is not looked at.
 std::vector<Batch> fuse(std::vector<Ready> ready, std::uint64_t threshold_bytes);
 
 }  // namespace farandole::coordinator

@@ -58,6 +58,7 @@ std::deque<Submission> submissions(const TrainingScenario& scenario) {
     coordinator::Request request;
     request.name = std::to_string(i);
     request.dtype = DType::kFloat32;
+    request.device = 0;
     request.shape = {static_cast<std::int64_t>(gradient.elements)};
     if (gradient.group >= 0) request.group = std::to_string(gradient.group);
     coordinator::Ready ready;

@@ -11,6 +11,7 @@
 namespace farandole {
 
 /// One training step, as every rank sees it: forward, backward, gradients on their way meanwhile.
+/// They lie in devices' memory, where copies to a shared buffer are not what takes time.
 /// All times in seconds, since the step began.
 struct TrainingScenario {
   struct Gradient {

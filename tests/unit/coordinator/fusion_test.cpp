@@ -64,6 +64,20 @@ TEST(Fuse, RespectsTheThreshold) {
       << "bytes do not wrap around";
 }
 
+// Goal: what is large is copied nowhere, and small ones around it still share a buffer.
+// Method: float32 tensors of 1 MiB and of four bytes less; the same in a group and in a device's
+// memory, which fuse whatever their size.
+TEST(Fuse, LeavesLargeOnesWhereTheyAre) {
+  const std::int64_t large = 1 << 18;
+  const std::vector<Ready> list{ready("a", 1), ready("b", large), ready("c", large - 1),
+                                ready("d", large), ready("e", 1)};
+  EXPECT_EQ(shape(fuse(list, std::uint64_t{128} << 20)), "a c e|b|d");
+  EXPECT_EQ(shape(fuse(grouped("g", list), std::uint64_t{128} << 20)), "a b c d e");
+  const auto in_device = [](Ready&, Request& r) { r.device = 0; };
+  EXPECT_EQ(shape(fuse({ready("a", large, in_device), ready("b", large, in_device)}, 16u << 20)),
+            "a b");
+}
+
 // Goal: only allreduces of one kind fuse.
 // Method: three neighbours; the middle one differs in one thing at a time.
 TEST(Fuse, KeepsKindsApart) {
