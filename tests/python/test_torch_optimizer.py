@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -23,8 +25,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch_checks import assert_passed, checks_of
 
+import farandole
 import farandole.torch as hvd
 from farandole.errors import InvalidArgumentError, MismatchError, UnsupportedError
+from farandole.torch import buckets
 from farandole.torch.plans import plan_buckets
 
 SHARE = 3  # samples of each rank in a batch
@@ -210,14 +214,25 @@ def check_gradients_are_views_of_one_bucket() -> None:
     assert all(not bool(parameter.grad.any()) for parameter in model.parameters())
 
 
-def check_first_bucket_leaves_during_the_backward_pass() -> None:
-    optimizer, model, *_ = pair(bucket_bytes=1)
-    seen = []
-    model.first.weight.register_hook(lambda _: seen.append(optimizer._exchange.in_flight))
-    model(torch.ones(1, 4, dtype=torch.float64)).sum().backward()
-    assert seen == [True]
-    optimizer.step()
-    assert not optimizer._exchange.in_flight
+def check_buckets_leave_when_that_pays() -> None:
+    """During the backward pass or at its end; either way training on a single process agrees, and
+    what is ready may not be zeroed."""
+    for early in (True, False):
+        with mock.patch("farandole.torch.buckets.early_sends_pay", return_value=early):
+            optimizer, model, alone, reference = pair(bucket_bytes=1)
+            seen = []
+            hook = model.first.weight.register_hook(
+                lambda _, o=optimizer, s=seen: s.append(o._exchange.sent_count)
+            )
+            model(torch.ones(1, 4, dtype=torch.float64)).sum().backward()
+            hook.remove()
+            assert [count > 0 for count in seen] == [early]
+            assert optimizer._exchange.in_flight
+            with pytest.raises(InvalidArgumentError, match=r"zero_grad\(\) was called after"):
+                optimizer.zero_grad()
+            optimizer.synchronize()
+            assert not optimizer._exchange.in_flight
+            train_both(optimizer, model, alone, reference)
 
 
 def check_frozen_parameters_stay_put() -> None:
@@ -533,3 +548,20 @@ def test_plan_fills_the_first_bucket_sooner() -> None:
     assert plan_buckets(sizes, 40, 20) == [[9, 8], [7, 6, 5, 4], [3, 2, 1, 0]]
     assert plan_buckets([(99, torch.float32), (5, torch.float32)], 40, 20) == [[1], [0]]
     assert plan_buckets([], 40, 20) == []
+
+
+def test_early_sends_pay_where_something_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pay(size: int, local_size: int, cores: int, usable: int, threads: int) -> bool:
+        monkeypatch.setattr(farandole, "size", lambda: size)
+        monkeypatch.setattr(farandole, "local_size", lambda: local_size)
+        monkeypatch.setattr(os, "cpu_count", lambda: cores)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(usable)), raising=False)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+        return buckets.early_sends_pay()
+
+    assert not pay(2, 2, 2, 2, 1)
+    assert not pay(4, 4, 2, 2, 1), "more ranks than cores"
+    assert not pay(2, 2, 8, 1, 1), "each is bound to its core"
+    assert pay(4, 2, 2, 2, 1), "another host"
+    assert pay(2, 2, 4, 4, 1), "idle cores"
+    assert pay(2, 2, 4, 4, 2), "other threads go on"

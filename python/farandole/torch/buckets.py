@@ -6,11 +6,13 @@ Every `param.grad` is a view into a bucket once it is complete. A bucket is one 
 tensors, submitted when the last of its gradients is ready; since they lie one after the other, the
 library reduces them in place. Buckets go out whenever they are ready: the coordinator finds the
 order. Where ranks reach each other's ordinary memory a large gradient is a bucket of its own and
-stays where autograd put it.
+stays where autograd put it. Where nothing is idle during the backward pass (early_sends_pay), all
+go out at the end.
 """
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -147,6 +149,17 @@ def _lies_in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
     )
 
 
+def early_sends_pay() -> bool:
+    """Whether gradients that travel during the backward pass find something idle meanwhile: a
+    network, a core that no rank computes on, or other threads of this rank that go on computing.
+    """
+    if farandole.local_size() < farandole.size() or torch.get_num_threads() > 1:
+        return True
+    cores = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    return usable > 1 and cores > farandole.local_size()
+
+
 def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
     """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied past
     the cache, where it would not stay until it is summed, and without torch in between."""
@@ -210,6 +223,7 @@ class GradientExchange:
         self._bucket_of: dict[Slot, Bucket] = {}
         self._sent = 0  # buckets on their way in this step
         self._taken: set[int] = set()  # where gradients are that travel apart, in this step
+        self._sends_early = True  # buckets leave when they are ready, not all in finish()
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
 
     def __del__(self) -> None:
@@ -222,7 +236,13 @@ class GradientExchange:
 
     @property
     def in_flight(self) -> bool:
-        return self._sent > 0
+        """Whether a bucket is on its way, or only finish() is waited for."""
+        return self._sent > 0 or any(bucket.missing == 0 for bucket in self._buckets)
+
+    @property
+    def sent_count(self) -> int:
+        """Buckets that are on their way."""
+        return self._sent
 
     @property
     def tensor_count(self) -> int:
@@ -242,6 +262,7 @@ class GradientExchange:
             check_tensor(parameter, f"parameter '{name}'")
         self._parameters += parameters
         self._make_buckets(parameters)
+        self._sends_early = early_sends_pay()
 
     def regroup(self, group_count: int) -> None:
         """Makes so many groups of about equal bytes; 0: those that the options ask for.
@@ -368,6 +389,7 @@ class GradientExchange:
         """Begins a step: forgets which gradients were ready."""
         self.finished = False
         self._sent = 0
+        self._sends_early = early_sends_pay()
         self._taken.clear()
         for bucket in self._buckets:
             bucket.dense = None
@@ -401,7 +423,7 @@ class GradientExchange:
         if slot.passes_left == 0:
             bucket = self._bucket_of[slot]
             bucket.missing -= 1
-            if bucket.missing == 0:
+            if bucket.missing == 0 and self._sends_early:
                 self._send(bucket)
 
     def _send(self, bucket: Bucket) -> None:
