@@ -61,14 +61,14 @@ def check_gradients_stay_where_they_are() -> None:
 
 def check_one_tensor_as_two_gradients() -> None:
     parameters = [torch.nn.Parameter(torch.zeros(5)) for _ in range(2)]
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum)
     optimizer.zero_grad()
     shared = torch.full((5,), float(hvd.rank()))
     for parameter in parameters:
         parameter.grad = shared
     optimizer.step()
-    mean = (hvd.size() - 1) / 2
-    assert all(torch.equal(each, torch.full((5,), -mean)) for each in parameters)
+    total = hvd.size() * (hvd.size() - 1) / 2
+    assert all(torch.equal(each, torch.full((5,), -total)) for each in parameters)
 
 
 def check_gradients_of_which_a_graph_is_kept() -> None:

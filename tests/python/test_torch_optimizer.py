@@ -560,7 +560,7 @@ def test_early_sends_pay_where_something_is_idle(monkeypatch: pytest.MonkeyPatch
         return buckets.early_sends_pay()
 
     assert not pay(2, 2, 2, 2, 1)
-    assert not pay(4, 4, 2, 2, 1), "more ranks than cores"
+    assert pay(4, 4, 2, 2, 1), "more ranks than cores"
     assert not pay(2, 2, 8, 1, 1), "each is bound to its core"
     assert pay(4, 2, 2, 2, 1), "another host"
     assert pay(2, 2, 4, 4, 1), "idle cores"

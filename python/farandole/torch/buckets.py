@@ -151,13 +151,14 @@ def _lies_in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
 
 def early_sends_pay() -> bool:
     """Whether gradients that travel during the backward pass find something idle meanwhile: a
-    network, a core that no rank computes on, or other threads of this rank that go on computing.
+    network, a core that no rank computes on, other threads of this rank that go on computing, or,
+    with more ranks than cores, a core whose rank waits.
     """
     if farandole.local_size() < farandole.size() or torch.get_num_threads() > 1:
         return True
     cores = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
-    return usable > 1 and cores > farandole.local_size()
+    return usable > 1 and cores != farandole.local_size()
 
 
 def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
@@ -354,9 +355,7 @@ class GradientExchange:
         if not self._buckets:
             return
         self.meter.begin_waiting()
-        for bucket in self._buckets:
-            if bucket.dense is None:
-                self._send(bucket)
+        self._send([bucket for bucket in self._buckets if bucket.dense is None])
         failure = first_failure(handle for bucket in self._buckets for handle in bucket.handles())
         if failure is not None:
             self.start_over()
@@ -424,25 +423,32 @@ class GradientExchange:
             bucket = self._bucket_of[slot]
             bucket.missing -= 1
             if bucket.missing == 0 and self._sends_early:
-                self._send(bucket)
+                self._send([bucket])
 
-    def _send(self, bucket: Bucket) -> None:
+    def _send(self, buckets: Sequence[Bucket]) -> None:
         if self._sent == 0:
             self.meter.begin_step()
-        self._sent += 1
+        self._sent += len(buckets)
+        dense = [
+            [slot for slot in bucket.slots if not self._travels_sparse(slot)] for bucket in buckets
+        ]
+        # Of all before the first leaves: one tensor may be the gradient of two parameters.
+        _take_gradients([slot for slots in dense for slot in slots], self._taken)
+        for bucket, slots in zip(buckets, dense, strict=True):
+            self._submit(bucket, slots)
+
+    def _submit(self, bucket: Bucket, dense: Sequence[Slot]) -> None:
         options = self._options
-        sparse = [slot for slot in bucket.slots if self._travels_sparse(slot)]
-        dense = [slot for slot in bucket.slots if slot not in sparse] if sparse else bucket.slots
-        _take_gradients(dense, self._taken)
-        tasks = [self._task(slot) for slot in dense]
-        for slot in sparse:
-            handle = sparse_allreduce_async(
-                slot.sparse_gradient(), self._name(slot), options.op, options.process_set
-            )
-            bucket.sparse.append((slot, handle))
+        for slot in bucket.slots:
+            if self._travels_sparse(slot):
+                handle = sparse_allreduce_async(
+                    slot.sparse_gradient(), self._name(slot), options.op, options.process_set
+                )
+                bucket.sparse.append((slot, handle))
         # Ranks that do not agree on what is sparse read in the error how they differ.
         absent = [slot.name for slot, _ in bucket.sparse]
         label = bucket.label + (f" without sparse {', '.join(absent)}" if absent else "")
+        tasks = [self._task(slot) for slot in dense]
         bucket.dense = start_group(tasks, options.process_set, label)
 
     def _name(self, slot: Slot) -> str:
