@@ -222,7 +222,7 @@ def check_buckets_leave_when_that_pays() -> None:
             optimizer, model, alone, reference = pair(bucket_bytes=1)
             seen = []
             hook = model.first.weight.register_hook(
-                lambda _, o=optimizer, s=seen: s.append(o._exchange.sent_count)
+                lambda _, o=optimizer, s=seen: s.append(o._exchange._sent)
             )
             model(torch.ones(1, 4, dtype=torch.float64)).sum().backward()
             hook.remove()

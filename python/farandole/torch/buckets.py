@@ -241,11 +241,6 @@ class GradientExchange:
         return self._sent > 0 or any(bucket.missing == 0 for bucket in self._buckets)
 
     @property
-    def sent_count(self) -> int:
-        """Buckets that are on their way."""
-        return self._sent
-
-    @property
     def tensor_count(self) -> int:
         return len(self._slots)
 
