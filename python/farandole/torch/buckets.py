@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -37,7 +37,7 @@ from farandole.torch.handles import (
 from farandole.torch.meter import Meter
 from farandole.torch.plans import plan_buckets, plan_equal_groups, plan_explicit_groups
 from farandole.torch.reduction import ReduceOp, Scaling
-from farandole.torch.sparse import sparse_allreduce_async
+from farandole.torch.sparse import SparseSum, sparse_sum
 from farandole.torch.tensors import allreduce_task
 
 FIRST_BUCKET_BYTES = 1 << 20
@@ -186,14 +186,8 @@ class Bucket:
     flats: list[torch.Tensor]
     slots: list[Slot]
     missing: int  # slots whose gradient is not complete in this step
-    dense: Handle[list[torch.Tensor]] | None = field(default=None, repr=False)  # on its way
-    sparse: list[tuple[Slot, Handle[torch.Tensor]]] = field(default_factory=list, repr=False)
-
-    def handles(self) -> Iterator[Handle[Any]]:
-        if self.dense is not None:
-            yield self.dense
-        for _, handle in self.sparse:
-            yield handle
+    handle: Handle[list[Any]] | None = field(default=None, repr=False)  # on its way
+    sparse: list[tuple[Slot, SparseSum]] = field(default_factory=list, repr=False)  # its last tasks
 
     @property
     def byte_count(self) -> int:
@@ -350,8 +344,10 @@ class GradientExchange:
         if not self._buckets:
             return
         self.meter.begin_waiting()
-        self._send([bucket for bucket in self._buckets if bucket.dense is None])
-        failure = first_failure(handle for bucket in self._buckets for handle in bucket.handles())
+        self._send([bucket for bucket in self._buckets if bucket.handle is None])
+        failure = first_failure(
+            bucket.handle for bucket in self._buckets if bucket.handle is not None
+        )
         if failure is not None:
             self.start_over()
             raise failure
@@ -386,7 +382,7 @@ class GradientExchange:
         self._sends_early = early_sends_pay()
         self._taken.clear()
         for bucket in self._buckets:
-            bucket.dense = None
+            bucket.handle = None
             bucket.sparse = []
             bucket.missing = len(bucket.slots)
         for slot in self._slots.values():
@@ -433,18 +429,19 @@ class GradientExchange:
             self._submit(bucket, slots)
 
     def _submit(self, bucket: Bucket, dense: Sequence[Slot]) -> None:
+        """All as one group, whatever is sparse: where ranks do not agree on that, each has asked
+        for everything when it fails, and reads in the error how they differ."""
         options = self._options
+        tasks: list[Task[Any]] = [self._task(slot) for slot in dense]
+        label = bucket.label
         for slot in bucket.slots:
             if self._travels_sparse(slot):
-                handle = sparse_allreduce_async(
-                    slot.sparse_gradient(), self._name(slot), options.op, options.process_set
-                )
-                bucket.sparse.append((slot, handle))
-        # Ranks that do not agree on what is sparse read in the error how they differ.
-        absent = [slot.name for slot, _ in bucket.sparse]
-        label = bucket.label + (f" without sparse {', '.join(absent)}" if absent else "")
-        tasks = [self._task(slot) for slot in dense]
-        bucket.dense = start_group(tasks, options.process_set, label)
+                gradient = slot.sparse_gradient()
+                combined = sparse_sum(gradient, self._name(slot), options.op, options.process_set)
+                bucket.sparse.append((slot, combined))
+                tasks += combined.tasks
+                label += f"{' with ' if label else ''}sparse {combined.label}"
+        bucket.handle = start_group(tasks, options.process_set, label)
 
     def _name(self, slot: Slot) -> str:
         return f"{self._options.label}.grad.{slot.name}"
@@ -468,8 +465,10 @@ class GradientExchange:
         )
 
     def _receive(self, bucket: Bucket) -> None:
-        for slot, handle in bucket.sparse:
-            slot.show_gradient(handle.wait())
+        if bucket.sparse and bucket.handle is not None:
+            gathered = bucket.handle.wait()[-2 * len(bucket.sparse) :]
+            for index, (slot, combined) in enumerate(bucket.sparse):
+                slot.show_gradient(combined.result(gathered[2 * index : 2 * index + 2]))
         for slot in bucket.slots:
             if slot.sparse_dim == 0:
                 slot.show_gradient()
