@@ -387,6 +387,7 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("members", &members)
       .def_prop_ro("started_by", &Context::started_by)
       .def_prop_ro("reaches_all_memory", &Context::reaches_all_memory)
+      .def_prop_ro("occupies_host", &Context::occupies_host)
       .def(
           "set_machine",
           [](Context& self, const Machine& machine) {

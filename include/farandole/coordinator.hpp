@@ -24,6 +24,10 @@ struct CoordinatorOptions {
   std::chrono::nanoseconds stall_warning{std::chrono::seconds(60)};   // FARANDOLE_STALL_WARNING
   std::chrono::nanoseconds stall_shutdown{0};                         // FARANDOLE_STALL_SHUTDOWN
   int size_shift = 0;  // of CallOptions, for all operations
+  // Operations under way at once; 1: each ends before the next is looked at, in one thread. 0: 1 if
+  // Context::occupies_host(), where several would only take cores and caches from each other, else
+  // 4, so that one is packed while others travel.
+  int operations_max = 0;
 
   /// Errors    kInvalidArgument naming the variable.
   static Result<CoordinatorOptions> from_environment();

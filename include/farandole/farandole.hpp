@@ -265,6 +265,10 @@ class Context {
   /// one from and to theirs: then a buffer that must be copied into library-owned memory before
   /// each call gains nothing by it. The same on all ranks.
   bool reaches_all_memory() const;
+  /// Whether the ranks of this job, all on this host, leave no core to other threads of theirs:
+  /// there are as many ranks as cores, or more, or each is bound to one. What a rank does beside
+  /// computing then takes time from some rank's computing. The same on all ranks.
+  bool occupies_host() const;
   std::vector<MemberInfo> members() const;
   Communicator world() const;
 

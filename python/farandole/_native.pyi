@@ -142,6 +142,9 @@ class Context:
     @property
     def reaches_all_memory(self) -> bool:
         """Whether ranks copy from and to each other's ordinary memory without staging."""
+    @property
+    def occupies_host(self) -> bool:
+        """Whether the job's ranks, all on this host, leave no core to other threads of theirs."""
     def set_machine(self, machine: Machine) -> None:
         """Collective: plan by this machine from now on, on every communicator."""
 

@@ -211,6 +211,10 @@ bool Context::reaches_all_memory() const {
     return transport == nullptr || transport->capabilities().all_memory;
   });
 }
+bool Context::occupies_host() const {
+  const Job& job = state_->job;
+  return job.local_size == job.size && (online_cores() <= job.local_size || state_->cores == 1);
+}
 Communicator Context::world() const {
   return Communicator(world_);
 }

@@ -3,6 +3,7 @@
 #include "frontend/context_state.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -141,6 +142,10 @@ int usable_cores() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
   return std::max(1, CPU_COUNT(&set));
+}
+
+int online_cores() {
+  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 bool shares_cores(const ContextState& state) {

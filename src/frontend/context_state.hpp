@@ -177,7 +177,9 @@ Result<void> read_settings(ContextState& state);
 
 /// Cores that this process may run on.
 int usable_cores();
-/// Whether this host's ranks are more than those.
+/// Cores of this host, whoever may run on them.
+int online_cores();
+/// Whether this host's ranks are more than this process may run on.
 bool shares_cores(const ContextState& state);
 
 /// Ranks and cores decide how a wait spins, FARANDOLE_SPIN how long. Errors as above.

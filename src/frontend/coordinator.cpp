@@ -28,7 +28,8 @@ Result<std::chrono::nanoseconds> time_setting(std::string_view name) {
 Result<bool> wait_until(SubmissionState& state, Deadline give_up) {
   if (!state.finished()) {
     const std::lock_guard lock(state.bell->mutex);
-    if (!std::exchange(state.bell->hurried, true)) state.bell->rung.notify_all();
+    const bool drained = state.drained != Clock::time_point{};
+    if (!drained && !std::exchange(state.bell->hurried, true)) state.bell->rung.notify_all();
   }
   while (!state.finished() && !give_up.passed()) {
     const auto left = give_up.when() - Clock::now();
@@ -109,6 +110,11 @@ Coordinator::~Coordinator() = default;
 Result<std::unique_ptr<Coordinator>> Coordinator::create(Context& context,
                                                          Communicator communicator,
                                                          const CoordinatorOptions& options) {
+  if (options.operations_max < 0) {
+    return Error{ErrorKind::kInvalidArgument, "argument 'operations_max' is " +
+                                                  std::to_string(options.operations_max) +
+                                                  ", allowed is 0 or more."};
+  }
   const std::shared_ptr<ContextState>& process = communicator.state_->context;
   if (auto started = start_clock(context, communicator, *process); !started) {
     return started.error();

@@ -22,6 +22,7 @@ import numpy as np
 import farandole
 
 farandole.init()
+assert not farandole.context().occupies_host, "a network is idle while a rank computes"
 rank, size = farandole.rank(), farandole.size()
 array = np.full({PAYLOAD_BYTES // 8}, rank + 1.0)
 for algorithm in ("ring", "rabenseifner", "hierarchical", "double_binary_tree"):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator
 
 import numpy as np
@@ -31,6 +32,28 @@ def test_alone() -> None:
     assert farandole.allgather(np.arange(3)).tolist() == [0, 1, 2]
     farandole.barrier()
     assert farandole.statistics()["operations"] == 3
+
+
+def test_ranks_occupy_a_host_whose_cores_they_all_take() -> None:
+    def occupies(rank_count: int, usable: set[int]) -> bool:
+        farandole.shutdown()
+        before = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, usable)
+        try:
+            contexts = _native.inproc(rank_count)
+        finally:
+            os.sched_setaffinity(0, before)
+        (answer,) = {context.occupies_host for context in contexts}
+        for context in contexts:
+            context.shutdown()
+        return answer
+
+    cores = os.sched_getaffinity(0)
+    online = os.cpu_count() or 1
+    assert occupies(online, cores)
+    assert occupies(online + 1, cores)
+    assert occupies(1, {min(cores)}), "bound to one core"
+    assert occupies(1, cores) == (online == 1 or len(cores) == 1)
 
 
 def test_before_and_after() -> None:

@@ -5,14 +5,13 @@
 Every `param.grad` is a view into a bucket once it is complete. A bucket is one group of named
 tensors, submitted when the last of its gradients is ready; since they lie one after the other, the
 library reduces them in place. Buckets go out whenever they are ready: the coordinator finds the
-order. Where ranks reach each other's ordinary memory a large gradient is a bucket of its own and
-stays where autograd put it. Where nothing is idle during the backward pass (early_sends_pay), all
-go out at the end.
+order. Where ranks reach each other's ordinary memory, or occupy their host, a large gradient is a
+bucket of its own and stays where autograd put it. Where nothing is idle during the backward pass
+(early_sends_pay), all go out at the end.
 """
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -151,14 +150,17 @@ def _lies_in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
 
 def early_sends_pay() -> bool:
     """Whether gradients that travel during the backward pass find something idle meanwhile: a
-    network, a core that no rank computes on, other threads of this rank that go on computing, or,
-    with more ranks than cores, a core whose rank waits.
+    network, a core that no rank computes on, or other threads of this rank that go on computing.
     """
-    if farandole.local_size() < farandole.size() or torch.get_num_threads() > 1:
-        return True
-    cores = os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
-    return usable > 1 and cores != farandole.local_size()
+    return not farandole.context().occupies_host or torch.get_num_threads() > 1
+
+
+def _travel_apart_pays() -> bool:
+    """Whether exchanging a large gradient where autograd put it takes less than copying it to
+    library-owned memory first, which all memory's bandwidth goes into where ranks occupy a host. Of
+    two ranks it does only if neither stages it. The same on all ranks."""
+    context = farandole.context()
+    return context.reaches_all_memory or (context.occupies_host and context.size > 2)
 
 
 def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
@@ -287,7 +289,7 @@ class GradientExchange:
         return (
             self._groups is None
             and parameter.nbytes >= APART_BYTES_MIN
-            and farandole.context().reaches_all_memory
+            and _travel_apart_pays()
         )
 
     def _plan(self, parameters: Sequence[torch.Tensor]) -> list[list[int]]:
@@ -346,7 +348,7 @@ class GradientExchange:
         self.meter.begin_waiting()
         self._send([bucket for bucket in self._buckets if bucket.handle is None])
         failure = first_failure(
-            bucket.handle for bucket in self._buckets if bucket.handle is not None
+            [bucket.handle for bucket in self._buckets if bucket.handle is not None]
         )
         if failure is not None:
             self.start_over()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
@@ -118,10 +118,10 @@ def _failure_of(operation: _Waitable) -> FarandoleError | None:
     return None
 
 
-def first_failure(operations: Iterable[_Waitable]) -> FarandoleError | None:
-    """Waits until all are over."""
-    failures = [_failure_of(operation) for operation in operations]
-    return next((failure for failure in failures if failure is not None), None)
+def first_failure(operations: Sequence[_Waitable]) -> FarandoleError | None:
+    """Waits until all are over, for the last one first: then it mostly wakes only once."""
+    failures = [_failure_of(operation) for operation in reversed(operations)]
+    return next((failure for failure in reversed(failures) if failure is not None), None)
 
 
 # Operations whose handle was dropped before the end: their memory is still being written.

@@ -17,10 +17,17 @@ using coordinator::SharedRequest;
 // Pauses between cycles without news double up to this one.
 constexpr auto kPauseMax = std::chrono::milliseconds(10);
 constexpr int kDoublingsMax = 16;
+// Enough that the next batch is packed while others travel; each holds a fusion buffer.
+constexpr int kOperationsMax = 4;
 
 std::chrono::milliseconds patience(const CoordinatorOptions& options) {
   // Half of the warning time, so that whoever is missing is known when it is over.
   return std::chrono::duration_cast<std::chrono::milliseconds>(options.stall_warning) / 2;
+}
+
+std::size_t operations_max(const Context& context, const CoordinatorOptions& options) {
+  const int chosen = context.occupies_host() ? 1 : kOperationsMax;
+  return static_cast<std::size_t>(options.operations_max > 0 ? options.operations_max : chosen);
 }
 
 Parameters parameters_of(const CoordinatorOptions& options) {
@@ -56,7 +63,7 @@ CoordinatorState::CoordinatorState(Context& context, std::shared_ptr<ContextStat
           stopping_),
       controller_(controller_options(control, options)),
       parameters_(parameters_of(options)),
-      executor_(context, process_, std::move(data),
+      executor_(context, process_, std::move(data), operations_max(context, options),
                 [this](SubmissionState& done) { forget(done); }) {
   process_->relay.add_cycle_listener(number_, [this] {
     const std::lock_guard lock(bell_->mutex);

@@ -18,9 +18,6 @@ namespace {
 
 using coordinator::Ready;
 
-// Enough that the next batch is packed while others travel; each holds a fusion buffer.
-constexpr std::size_t kFlightsMax = 4;
-constexpr std::size_t kSparesMax = kFlightsMax;
 // An operation so small is over sooner than another thread would have woken up for it.
 constexpr std::size_t kInlineBytesMax = 64 * 1024;
 
@@ -84,12 +81,14 @@ std::byte* in_place_in_order(const Flight& flight) {
 }  // namespace
 
 Executor::Executor(Context& context, std::shared_ptr<ContextState> process,
-                   Communicator communicator, std::function<void(SubmissionState&)> done)
+                   Communicator communicator, std::size_t flights_max,
+                   std::function<void(SubmissionState&)> done)
     : context_(context),
       process_(std::move(process)),
       communicator_(std::move(communicator)),
+      flights_max_(flights_max),
       done_(std::move(done)) {
-  thread_ = std::thread([this] { end_flights(); });
+  if (flights_max_ > 1) thread_ = std::thread([this] { end_flights(); });
 }
 
 Executor::~Executor() {
@@ -98,7 +97,7 @@ Executor::~Executor() {
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Executor::start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, int size_shift,
@@ -116,7 +115,7 @@ void Executor::start(coordinator::Batch batch, std::vector<SharedSubmission> tas
   }
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return flights_.size() < kFlightsMax; });
+    changed_.wait(lock, [&] { return flights_.size() < flights_max_; });
     ++counts_.batches;
     counts_.tensors += flight.members.size();
   }
@@ -130,7 +129,7 @@ void Executor::start(coordinator::Batch batch, std::vector<SharedSubmission> tas
   }
   const bool small = (flight.count * size_of(flight.terms().dtype)).value() <= kInlineBytesMax;
   std::unique_lock lock(mutex_);
-  if (last && small && flights_.empty()) {
+  if (flights_max_ == 1 || (last && small && flights_.empty())) {
     lock.unlock();
     finish(flight, flight.request->wait());
     return;
@@ -190,7 +189,7 @@ Result<void> Executor::take_buffer(Flight& flight, Bytes size) {
 void Executor::give_back(Flight& flight) {
   if (!flight.buffer) return;
   const std::lock_guard lock(mutex_);
-  if (spares_.size() == kSparesMax) spares_.erase(spares_.begin());
+  if (spares_.size() == flights_max_) spares_.erase(spares_.begin());
   spares_.emplace_back(flight.buffer_bytes, std::move(flight.buffer));
 }
 
@@ -223,8 +222,10 @@ Result<void> Executor::run(Flight& flight, Arguments arguments) {
     flight.divisor = static_cast<std::size_t>(communicator_.size() - joined);
   }
   flight.started = Clock::now();
-  auto request = communicator_.start(
-      arguments, {.name = flight.name, .factor = terms.factor, .size_shift = flight.size_shift});
+  auto request = communicator_.start(arguments, {.name = flight.name,
+                                                 .factor = terms.factor,
+                                                 .background = flights_max_ > 1,
+                                                 .size_shift = flight.size_shift});
   if (!request) return request.error();
   flight.request = *std::move(request);
   return {};

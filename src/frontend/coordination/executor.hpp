@@ -42,17 +42,18 @@ struct Flight {
 
 /// Runs what the controllers agreed on.
 ///
-/// Threads   start() from the cycle thread; a thread of its own ends operations in order.
+/// Threads   start() from the cycle thread; a thread of its own ends operations in order. With a
+///           `flights_max` of 1 there is none: start() ends them.
 /// Order     Operations start in the order of start(), and several run at once.
 /// Memory    Batches of several tensors are copied into library-owned memory, unless they already
 ///           lie in place one after the other. Buffers are kept for the next batch.
-/// Blocking  start() while kFlightsMax batches are under way; allgather, alltoall and adasum until
-///           the ranks have told each other their sizes, or the whole sum.
+/// Blocking  start() while `flights_max` batches are under way; allgather, alltoall and adasum
+///           until the ranks have told each other their sizes, or the whole sum.
 class Executor {
  public:
   /// `done` is called for each submission of this rank just before its waiters wake.
   Executor(Context& context, std::shared_ptr<ContextState> process, Communicator communicator,
-           std::function<void(SubmissionState&)> done);
+           std::size_t flights_max, std::function<void(SubmissionState&)> done);
   /// Waits for what is under way.
   ~Executor();
 
@@ -90,6 +91,7 @@ class Executor {
   Context& context_;
   const std::shared_ptr<ContextState> process_;
   Communicator communicator_;
+  const std::size_t flights_max_;
   const std::function<void(SubmissionState&)> done_;
 
   mutable std::mutex mutex_;

@@ -29,15 +29,20 @@ CoordinatorOptions fast() {
   return options;
 }
 
-void with_coordinators(int rank_count, const Body& body, const CoordinatorOptions& options = fast(),
+/// Once where operations run one by one, and once where several do at once.
+void with_coordinators(int rank_count, const Body& body, CoordinatorOptions options = fast(),
                        const std::string& transport = "inproc") {
-  auto contexts = testing::make_ranks(rank_count, transport);
-  testing::run_ranks(contexts, [&](Context& context, Communicator& world) {
-    auto coordinator = Coordinator::create(context, world, options);
-    ASSERT_TRUE(coordinator) << coordinator.error().message;
-    body(**coordinator, world.rank().value(), world.size());
-    ASSERT_TRUE(world.barrier());  // nobody closes while others still need this rank
-  });
+  for (const int operations_max : {1, 4}) {
+    SCOPED_TRACE("operations_max " + std::to_string(operations_max));
+    options.operations_max = operations_max;
+    auto contexts = testing::make_ranks(rank_count, transport);
+    testing::run_ranks(contexts, [&](Context& context, Communicator& world) {
+      auto coordinator = Coordinator::create(context, world, options);
+      ASSERT_TRUE(coordinator) << coordinator.error().message;
+      body(**coordinator, world.rank().value(), world.size());
+      ASSERT_TRUE(world.barrier());  // nobody closes while others still need this rank
+    });
+  }
 }
 
 TensorCall sum(const std::string& name, std::vector<float>& values) {
