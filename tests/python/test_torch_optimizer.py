@@ -560,3 +560,17 @@ def test_early_sends_pay_where_something_is_idle(monkeypatch: pytest.MonkeyPatch
     assert not pay(True, 1)
     assert pay(True, 2), "other threads go on"
     assert pay(False, 1), "another host, or idle cores"
+
+
+def test_large_gradients_stay_in_place_where_copies_cost_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def apart(reaches: bool, occupies: bool, size: int) -> bool:
+        context = SimpleNamespace(reaches_all_memory=reaches, occupies_host=occupies, size=size)
+        monkeypatch.setattr(farandole, "context", lambda: context)
+        return buckets._travel_apart_pays()
+
+    assert apart(reaches=True, occupies=False, size=2)
+    assert apart(reaches=False, occupies=True, size=3)
+    assert not apart(reaches=False, occupies=True, size=2), "each would be staged"
+    assert not apart(reaches=False, occupies=False, size=4), "a network, or idle cores"

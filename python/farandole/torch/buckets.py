@@ -286,11 +286,7 @@ class GradientExchange:
                 self._watch(slot)
 
     def _travels_apart(self, parameter: torch.Tensor) -> bool:
-        return (
-            self._groups is None
-            and parameter.nbytes >= APART_BYTES_MIN
-            and _travel_apart_pays()
-        )
+        return self._groups is None and parameter.nbytes >= APART_BYTES_MIN and _travel_apart_pays()
 
     def _plan(self, parameters: Sequence[torch.Tensor]) -> list[list[int]]:
         groups = self._groups

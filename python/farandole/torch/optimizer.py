@@ -251,8 +251,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
     Gradients are averaged while backward() goes on, in groups, each as soon as it is complete;
     step() waits for the rest. Where that would only take time from backward(), since all ranks are
-    on one host, with a core and a thread each and no core left, all are averaged in step(). The
-    optimizer shares parameter groups and state with `optimizer`, which is not used any more.
+    on one host, with a thread each and no core left, all are averaged in step(). The optimizer
+    shares parameter groups and state with `optimizer`, which is not used any more.
 
     named_parameters           names for messages: model.named_parameters(); all or none
     compression                what makes gradients smaller on their way
