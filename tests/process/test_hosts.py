@@ -18,10 +18,14 @@ from namespaces import HOSTS, Hosts, ip
 PAYLOAD_BYTES = 4 << 20
 
 COLLECTIVES = f"""
+import os
 import numpy as np
 import farandole
 
+cores = os.sched_getaffinity(0)
+os.sched_setaffinity(0, {{min(cores)}})  # so that no core is to spare
 farandole.init()
+os.sched_setaffinity(0, cores)
 assert not farandole.context().occupies_host, "a network is idle while a rank computes"
 rank, size = farandole.rank(), farandole.size()
 array = np.full({PAYLOAD_BYTES // 8}, rank + 1.0)

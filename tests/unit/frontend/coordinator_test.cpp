@@ -164,6 +164,18 @@ TEST(Coordinator, RunsEveryCollective) {
   });
 }
 
+TEST(Coordinator, RefusesANegativeNumberOfOperationsAtOnce) {
+  auto contexts = testing::make_ranks(1, "inproc");
+  testing::run_ranks(contexts, [&](Context& context, Communicator& world) {
+    CoordinatorOptions options = fast();
+    options.operations_max = -1;
+    const auto refused = Coordinator::create(context, world, options);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().kind, ErrorKind::kInvalidArgument);
+    EXPECT_NE(refused.error().message.find("'operations_max' is -1"), std::string::npos);
+  });
+}
+
 TEST(Coordinator, RunsAGroupOnceAllOfItIsReady) {
   with_coordinators(2, [](Coordinator& coordinator, int rank, int) {
     std::vector<float> a(3, 1), b(5, 2), c(4, 3);
