@@ -83,10 +83,10 @@ const char* class_name(ErrorKind kind) {
 
 using Copy = std::tuple<std::uintptr_t, std::uintptr_t, std::size_t>;  // to, from, bytes
 
-void copy_all_past_cache(const std::vector<Copy>& copies) {
+void copy_all_to_memory(const std::vector<Copy>& copies) {
   const nb::gil_scoped_release release;
   for (const auto& [to, from, bytes] : copies) {
-    copy_past_cache(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    copy_to_memory(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   }
 }
 
@@ -118,7 +118,7 @@ NB_MODULE(_native, module) {
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
   module.def("setting", &setting, nb::arg("name"));
-  module.def("copy_past_cache", &copy_all_past_cache, nb::arg("copies"));
+  module.def("copy_to_memory", &copy_all_to_memory, nb::arg("copies"));
   bind_reduce(module);
   bind_schedule(module);
   bind_model(module);

@@ -413,9 +413,9 @@ def chain_order(links: list[list[list[int]]], root: int) -> tuple[list[int], int
 def chain_order_of_tree(parent: list[int], node_of: list[int], root: int) -> tuple[list[int], int]:
     """The same for a tree, with -1 above its top. Unchecked."""
 
-def copy_past_cache(copies: Sequence[tuple[int, int, int]]) -> None:
-    """Copies without the GIL, past the cache; each is address of the target, of the source, bytes.
-    They do not overlap."""
+def copy_to_memory(copies: Sequence[tuple[int, int, int]]) -> None:
+    """Copies without the GIL to targets that lie in no cache; each is address of the target, of
+    the source, bytes. They do not overlap."""
 
 def reduce_into(target: int, source: int, count: int, dtype: int, reduction: int) -> None:
     """target (+)= source with the library's kernel; both are addresses of `count` elements."""

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <vector>
+
+#include "base/clock.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,27 +21,42 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kShortBytes = 1024;  // glibc does not use `rep movsb` for them
 
+// How far ahead the target's lines are asked for. 256 bytes to 8 KiB make little difference.
+constexpr std::size_t kAheadBytes = 1024;
+
+enum class Stores { kThroughCache, kAskingAhead, kPastCache };
+
 // Whole lines, of an aligned target.
 using CopyLines = void (*)(std::byte* target, const std::byte* source, std::size_t bytes);
 
-template <bool past_cache>
+template <Stores stores>
 void by_16_bytes(std::byte* target, const std::byte* source, std::size_t bytes) {
+  for (std::size_t line = 0; line < bytes; line += kLine) {
+    if (stores == Stores::kAskingAhead && line + kAheadBytes < bytes) {
+      __builtin_prefetch(target + line + kAheadBytes);
+    }
 #pragma GCC unroll 4
-  for (std::size_t at = 0; at < bytes; at += sizeof(__m128i)) {
-    const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + at));
-    auto* to = reinterpret_cast<__m128i*>(target + at);
-    past_cache ? _mm_stream_si128(to, part) : _mm_store_si128(to, part);
+    for (std::size_t at = line; at < line + kLine; at += sizeof(__m128i)) {
+      const __m128i part = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + at));
+      auto* to = reinterpret_cast<__m128i*>(target + at);
+      stores == Stores::kPastCache ? _mm_stream_si128(to, part) : _mm_store_si128(to, part);
+    }
   }
 }
 
-template <bool past_cache>
+template <Stores stores>
 [[gnu::target("avx2")]] void by_32_bytes(std::byte* target, const std::byte* source,
                                          std::size_t bytes) {
-#pragma GCC unroll 4
-  for (std::size_t at = 0; at < bytes; at += sizeof(__m256i)) {
-    const __m256i part = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + at));
-    auto* to = reinterpret_cast<__m256i*>(target + at);
-    past_cache ? _mm256_stream_si256(to, part) : _mm256_store_si256(to, part);
+  for (std::size_t line = 0; line < bytes; line += kLine) {
+    if (stores == Stores::kAskingAhead && line + kAheadBytes < bytes) {
+      __builtin_prefetch(target + line + kAheadBytes);
+    }
+#pragma GCC unroll 2
+    for (std::size_t at = line; at < line + kLine; at += sizeof(__m256i)) {
+      const __m256i part = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + at));
+      auto* to = reinterpret_cast<__m256i*>(target + at);
+      stores == Stores::kPastCache ? _mm256_stream_si256(to, part) : _mm256_store_si256(to, part);
+    }
   }
 }
 
@@ -62,11 +80,39 @@ void copy_past(void* target, const void* source, std::size_t bytes) {
 }
 
 constexpr CopyWay kWays[] = {
-    {"16 bytes", &copy_by_lines<&by_16_bytes<false>>, &copy_past<&by_16_bytes<true>>},
-    {"32 bytes", &copy_by_lines<&by_32_bytes<false>>, &copy_past<&by_32_bytes<true>>},
+    {"16 bytes", &copy_by_lines<&by_16_bytes<Stores::kThroughCache>>,
+     &copy_by_lines<&by_16_bytes<Stores::kAskingAhead>>,
+     &copy_past<&by_16_bytes<Stores::kPastCache>>},
+    {"32 bytes", &copy_by_lines<&by_32_bytes<Stores::kThroughCache>>,
+     &copy_by_lines<&by_32_bytes<Stores::kAskingAhead>>,
+     &copy_past<&by_32_bytes<Stores::kPastCache>>},
 };
 const std::span<const CopyWay> kUsable(kWays, __builtin_cpu_supports("avx2") > 0 ? 2 : 1);
 const CopyWay& kBest = kUsable.back();
+
+/// The faster way to targets that lie in no cache. Those of the probe are flushed from them. What
+/// it does not see is that lines which went through the cache must be written back: an Intel Xeon
+/// copies 12 GB/s in the probe and 8.8 in the long run, past the cache 6.
+CopyWay::Copy faster_to_memory() {
+  constexpr std::size_t kBytes = std::size_t{64} << 10;
+  constexpr int kProbes = 6;
+  constexpr double kWritingBack = 1.5;
+  const std::vector<std::byte> source(kBytes);
+  std::vector<std::byte> target(kBytes);
+  const auto duration_of = [&](CopyWay::Copy copy) {
+    for (std::size_t at = 0; at < target.size(); at += kLine) _mm_clflush(&target[at]);
+    _mm_mfence();
+    const auto begin = Clock::now();
+    copy(target.data(), source.data(), kBytes);
+    return Clock::now() - begin;
+  };
+  auto ahead = Clock::duration::max(), past = ahead;
+  for (int i = 0; i < kProbes; ++i) {  // the shortest of each, since others disturb
+    ahead = std::min(ahead, duration_of(kBest.asking_ahead));
+    past = std::min(past, duration_of(kBest.past_cache));
+  }
+  return kWritingBack * ahead < past ? kBest.asking_ahead : kBest.past_cache;
+}
 
 }  // namespace
 
@@ -82,20 +128,37 @@ void copy_bytes(void* target, const void* source, std::size_t bytes) {
   }
 }
 
+void copy_asking_ahead(void* target, const void* source, std::size_t bytes) {
+  kBest.asking_ahead(target, source, bytes);
+}
+
 void copy_past_cache(void* target, const void* source, std::size_t bytes) {
   kBest.past_cache(target, source, bytes);
+}
+
+void copy_to_memory(void* target, const void* source, std::size_t bytes) {
+  static const CopyWay::Copy way = faster_to_memory();
+  way(target, source, bytes);
 }
 #else
 void copy_bytes(void* target, const void* source, std::size_t bytes) {
   if (bytes > 0) std::memcpy(target, source, bytes);
 }
 
+void copy_asking_ahead(void* target, const void* source, std::size_t bytes) {
+  copy_bytes(target, source, bytes);
+}
+
 void copy_past_cache(void* target, const void* source, std::size_t bytes) {
   copy_bytes(target, source, bytes);
 }
 
+void copy_to_memory(void* target, const void* source, std::size_t bytes) {
+  copy_bytes(target, source, bytes);
+}
+
 std::span<const CopyWay> copy_ways() {
-  static constexpr CopyWay kOnly[] = {{"memcpy", &copy_bytes, &copy_past_cache}};
+  static constexpr CopyWay kOnly[] = {{"memcpy", &copy_bytes, &copy_bytes, &copy_past_cache}};
   return kOnly;
 }
 #endif

@@ -14,13 +14,22 @@ void copy_bytes(void* target, const void* source, std::size_t bytes);
 /// memcpy() past the cache: the target's lines are not read first.
 void copy_past_cache(void* target, const void* source, std::size_t bytes);
 
+/// copy_bytes() to a target that may have left the nearer caches: its lines are asked for ahead.
+void copy_asking_ahead(void* target, const void* source, std::size_t bytes);
+
+/// memcpy() to a target that lies in no cache: past the cache, or where this processor is faster
+/// that way through it, asking ahead. The first call measures which, for about 1 ms.
+void copy_to_memory(void* target, const void* source, std::size_t bytes);
+
 /// One width of loads and stores, any number of bytes.
 struct CopyWay {
+  using Copy = void (*)(void* target, const void* source, std::size_t bytes);
   const char* name;
-  void (*through_cache)(void* target, const void* source, std::size_t bytes);
-  void (*past_cache)(void* target, const void* source, std::size_t bytes);
+  Copy through_cache;
+  Copy asking_ahead;  // through the cache, too
+  Copy past_cache;
 };
-/// Those that this processor has; copy_bytes() and copy_past_cache() take the last one.
+/// Those that this processor has; the functions above take the last one.
 std::span<const CopyWay> copy_ways();
 
 }  // namespace farandole

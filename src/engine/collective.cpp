@@ -21,7 +21,7 @@ constexpr Bytes kCopiedBytes{std::size_t{64} << 10};
 // A buffer of so much has left the caches before what is copied is used. Allgather of 64 MiB, two
 // ranks on the cores of one AMD EPYC: 6.6 ms with std::memmove, which reads what it overwrites,
 // and 5.4; of 8 MiB 0.56 and 0.42 ms, together with Inbox::kCachedMax.
-constexpr Bytes kPastCacheMin{std::size_t{8} << 20};
+constexpr Bytes kToMemoryMin{std::size_t{8} << 20};
 
 // A message that one look at the peer's memory, or one packet, takes along. Posting a receive takes
 // a tenth of the time of a small allgather.
@@ -278,7 +278,7 @@ void CollectiveOperation::prepare_round(const Program::Instruction& round) {
 }
 
 bool CollectiveOperation::outgrows_caches(const Slot& copy) {
-  return copy.receive.buffer_bytes >= kPastCacheMin;
+  return copy.receive.buffer_bytes >= kToMemoryMin;
 }
 
 bool CollectiveOperation::is_small(const Place& place) {
@@ -427,7 +427,7 @@ void CollectiveOperation::copy(Slot& slot, Bytes bytes) const {
   const std::size_t moved = slot.receive.moved.value();
   const std::byte* source = at(slot.source) + moved;
   std::byte* target = slot.written + moved;
-  const auto way = outgrows_caches(slot) ? &copy_past_cache : &copy_bytes;
+  const auto way = outgrows_caches(slot) ? &copy_to_memory : &copy_bytes;
   if (source != target) way(target, source, bytes.value());
   slot.receive.moved += bytes;
 }

@@ -164,8 +164,9 @@ def _travel_apart_pays() -> bool:
 
 
 def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
-    """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied past
-    the cache, where it would not stay until it is summed, and without torch in between."""
+    """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied
+    without torch in between, as to memory, since it would not stay in the caches until it is
+    summed."""
     copies = []
     for slot in slots:
         gradient, view = slot.parameter.grad, slot.view
@@ -177,7 +178,7 @@ def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
             copies.append((view.data_ptr(), gradient.data_ptr(), view.nbytes))
             slot.copied = gradient
             slot.parameter.grad = view
-    _native.copy_past_cache(copies)
+    _native.copy_to_memory(copies)
 
 
 @dataclass(eq=False)

@@ -137,7 +137,7 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
 bool Inbox::lets_put(Peer& peer, const Receive& receive, const Announcement& announcement) {
   if (!receive.peer_has_read || receive.consume != nullptr) return false;
   if (receive.bytes.value() > kPutBytesMax && announcement.filling == 0) return false;
-  return show_target(peer, receive, announcement.entry, puts_past_cache(receive), Reply::kPut);
+  return show_target(peer, receive, announcement.entry, puts_to_memory(receive), Reply::kPut);
 }
 
 /// Whether the peer was asked to write the end of the target.
@@ -145,18 +145,18 @@ bool Inbox::lets_share(Peer& peer, const Receive& receive, const Announcement& a
   const bool pays =
       one_sends(receive.signature) && receive.bytes.value() >= shared_min(peers_.local.size());
   if (!pays || receive.consume != nullptr || announcement.filling != 0) return false;
-  const bool past_cache = buffers_of_all(receive) >= kCachedMax;
-  return show_target(peer, receive, announcement.entry, past_cache, Reply::kShare);
+  const bool to_memory = buffers_of_all(receive) >= kCachedMax;
+  return show_target(peer, receive, announcement.entry, to_memory, Reply::kShare);
 }
 
-bool Inbox::show_target(Peer& peer, const Receive& receive, std::size_t index, bool past_cache,
+bool Inbox::show_target(Peer& peer, const Receive& receive, std::size_t index, bool to_memory,
                         Reply what) {
   const auto offset = memory_.offset_of(receive.target, receive.bytes);
   const auto place = offset ? offset->value() : peer.private_place(receive.target, receive);
   if (!place) return false;
   Entry& entry = peer.in_entries[index];
   entry.target.store(*place, std::memory_order_relaxed);
-  entry.past_cache.store(past_cache, std::memory_order_relaxed);
+  entry.to_memory.store(to_memory, std::memory_order_relaxed);
   reply(peer, index, what);
   return true;
 }
@@ -308,15 +308,16 @@ std::size_t Inbox::buffers_of_all(const Receive& receive) const {
   return std::max(receive.buffer_bytes, receive.bytes).value() * peers_.local.size();
 }
 
-/// Whether a sum that is written over what it was made of must get there past the caches.
-bool Inbox::puts_past_cache(const Receive& receive) const {
+/// Whether a sum that is written over what it was made of finds that in no cache any more.
+bool Inbox::puts_to_memory(const Receive& receive) const {
   const std::size_t ranks = peers_.local.size();
   const bool at_hand = ranks * kPieceBytes <= kAtHandMax;
   return !at_hand && buffers_of_all(receive) >= kPutCachedMax;
 }
 
 void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) {
-  const bool cached = buffers_of_all(receive) < kCachedMax;
+  const std::size_t of_all = buffers_of_all(receive);
+  const bool cached = of_all < kCachedMax;
   step_left_ -= std::min(step_left_, cached ? kCachedSteps * bytes : bytes);
   moved_ = true;
   if (receive.consume != nullptr) {
@@ -326,11 +327,12 @@ void Inbox::deliver(Receive& receive, const std::byte* data, std::size_t bytes) 
   }
   std::byte* target = receive.target + receive.moved.value();
   if (!cached) {
-    copy_past_cache(target, data, bytes);
+    copy_to_memory(target, data, bytes);
   } else if (receive.peer_has_read) {
     shared_copy_.copy(target, data, bytes);
   } else {
-    copy_bytes(target, data, bytes);
+    const auto copy = of_all >= kNearMax ? &copy_asking_ahead : &copy_bytes;
+    copy(target, data, bytes);
   }
   receive.moved += Bytes{bytes};
 }

@@ -53,10 +53,12 @@ class Inbox {
   static constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source, in a handle
   static constexpr std::uint32_t kShared = 1U << 31;                // in a phase, beside the entry
 
-  // From so much on, on all ranks together, targets are written past the caches: by their owner,
-  // and by a peer, which has just read them. Measured with 32 MiB of shared cache.
+  // From so much on, on all ranks together, targets are written as what lies in no cache: by their
+  // owner, and by a peer, which has just read them. Measured with 32 MiB of shared cache.
   static constexpr std::size_t kCachedMax = std::size_t{16} << 20;
   static constexpr std::size_t kPutCachedMax = std::size_t{48} << 20;
+  // From so much on they are not in the second-level caches.
+  static constexpr std::size_t kNearMax = std::size_t{2} << 20;
   // Pieces that a rank has read, one of each rank's input, and still has in its own cache when
   // their sum is made. Measured with second-level caches of 1 MiB: two and three ranks have, four
   // do not.
@@ -80,11 +82,11 @@ class Inbox {
   static void withdraw(Peer& peer, const Receive& receive);
   bool lets_put(Peer& peer, const Receive& receive, const Announcement& announcement);
   bool lets_share(Peer& peer, const Receive& receive, const Announcement& announcement);
-  bool show_target(Peer& peer, const Receive& receive, std::size_t index, bool past_cache,
+  bool show_target(Peer& peer, const Receive& receive, std::size_t index, bool to_memory,
                    Reply what);
   static std::size_t may_move(const Receive& receive);
   std::size_t buffers_of_all(const Receive& receive) const;
-  bool puts_past_cache(const Receive& receive) const;
+  bool puts_to_memory(const Receive& receive) const;
   void deliver(Receive& receive, const std::byte* data, std::size_t bytes);
   void consume(Receive& receive, const std::byte* data, std::size_t bytes, std::size_t piece_bytes);
   void finish(Receive& receive);

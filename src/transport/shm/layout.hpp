@@ -261,7 +261,7 @@ struct Entry {
   alignas(kLine) std::atomic<Reply> reply;
   std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if all do not fit
   std::atomic<std::uint64_t> target;    // valid with kPut, kShare: offset, or address | kPrivate
-  std::atomic<bool> past_cache;         // write there past the caches, likewise
+  std::atomic<bool> to_memory;          // the target is in no cache, likewise
   Claims claims;                        // on the pieces of a shared message
 };
 static_assert(sizeof(Entry) == 2 * kLine);

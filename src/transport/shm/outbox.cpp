@@ -214,7 +214,7 @@ bool Outbox::write_target(Peer& peer, const Send& send, std::size_t offset, std:
       peer.corrupt = true;
       return false;
     }
-    const auto copy = observe(entry.past_cache) ? &copy_past_cache : &copy_bytes;
+    const auto copy = observe(entry.to_memory) ? &copy_to_memory : &copy_bytes;
     copy(target + offset, source, bytes);
   }
   step_left_ -= std::min(step_left_, bytes);

@@ -21,9 +21,10 @@ std::vector<std::byte> numbered(std::size_t size) {
 // every width that the processor has.
 TEST(Copy, TakesAllBytesAndNoOthers) {
   const std::vector<std::byte> source = numbered(9000);
-  std::vector<decltype(&copy_bytes)> copies = {&copy_bytes, &copy_past_cache};
+  std::vector<decltype(&copy_bytes)> copies = {&copy_bytes, &copy_asking_ahead, &copy_past_cache,
+                                               &copy_to_memory};
   for (const CopyWay& way : copy_ways()) {
-    copies.insert(copies.end(), {way.through_cache, way.past_cache});
+    copies.insert(copies.end(), {way.through_cache, way.asking_ahead, way.past_cache});
   }
   for (const auto copy : copies) {
     for (const std::size_t bytes : {0, 1, 63, 64, 65, 200, 1023, 1024, 1025, 1100, 4096, 8191}) {
@@ -42,6 +43,8 @@ TEST(Copy, TakesAllBytesAndNoOthers) {
 TEST(Copy, NothingNeedsNoMemory) {
   copy_bytes(nullptr, nullptr, 0);
   copy_past_cache(nullptr, nullptr, 0);
+  copy_asking_ahead(nullptr, nullptr, 0);
+  copy_to_memory(nullptr, nullptr, 0);
 }
 
 }  // namespace
