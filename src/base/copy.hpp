@@ -18,7 +18,7 @@ void copy_past_cache(void* target, const void* source, std::size_t bytes);
 void copy_asking_ahead(void* target, const void* source, std::size_t bytes);
 
 /// memcpy() to a target that lies in no cache: past the cache, or where this processor is faster
-/// that way through it, asking ahead. The first call measures which, for about 1 ms.
+/// that way through it, asking ahead. The first call measures which, for 1.5 ms.
 void copy_to_memory(void* target, const void* source, std::size_t bytes);
 
 /// One width of loads and stores, any number of bytes.
