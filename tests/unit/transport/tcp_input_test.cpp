@@ -17,12 +17,6 @@ namespace {
 
 constexpr std::uint64_t kReceiveId = 7;
 
-std::vector<std::byte> numbered(std::size_t bytes) {
-  std::vector<std::byte> data(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + i / 251);
-  return data;
-}
-
 void append(std::vector<std::byte>& stream, const Frame& frame,
             std::span<const std::byte> payload = {}) {
   const auto header = encode(frame);

@@ -59,6 +59,12 @@ std::pair<int, int> local_pair(int send_buffer_bytes) {
   return {ends[0], ends[1]};
 }
 
+std::vector<std::byte> numbered(std::size_t bytes) {
+  std::vector<std::byte> data(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + i / 251);
+  return data;
+}
+
 SocketHub::~SocketHub() {
   for (const auto& [key, fd] : waiting_) ::close(fd);
 }

@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 
 #include <condition_variable>
+#include <cstddef>
 #include <map>
 #include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "transport/tcp/connector.hpp"
 
@@ -20,6 +22,9 @@ namespace farandole::tcp {
 std::pair<int, int> tcp_pair();
 std::pair<int, int> far_tcp_pair();
 std::pair<int, int> local_pair(int send_buffer_bytes = 0);
+
+/// Test data: no piece of it is equal to the one after it.
+std::vector<std::byte> numbered(std::size_t bytes);
 
 /// The control plane of ranks that are threads of this process: what one opens another accepts.
 class SocketHub {

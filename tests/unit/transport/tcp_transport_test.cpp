@@ -30,12 +30,6 @@ std::pair<int, int> wide_pair() {
   return local_pair();
 }
 
-std::vector<std::byte> numbered(std::size_t bytes) {
-  std::vector<std::byte> data(bytes);
-  for (std::size_t i = 0; i < bytes; ++i) data[i] = static_cast<std::byte>(i * 31 + i / 251);
-  return data;
-}
-
 template <class T>
 T transfer(int peer, std::uint32_t sequence, std::size_t bytes) {
   T made;
