@@ -286,8 +286,8 @@ bool Outbox::join_pipe(const Send& send) {
 }
 
 /// The long one for a long message, else the first free one, from where its last message ended: so
-/// small messages, too, go round it (see first_block), no more memory is touched than is in use at
-/// once, and a rank that sends to the same peers again finds their pipes.
+/// small messages, too, go round all of it, no more memory is touched than is in use at once, and a
+/// rank that sends to the same peers again finds their pipes.
 void Outbox::take_pipe(const Send& send) {
   const bool is_long = send.bytes.value() >= long_message_min(send.signature);
   std::size_t index = is_long && pipes_.back().users == kNone ? pipes_.size() - 1 : 0;
@@ -302,7 +302,7 @@ void Outbox::take_pipe(const Send& send) {
   pipe.operation = send.tag.operation;
   pipe.source = send.source;
   pipe.bytes = send.bytes;
-  pipe.first = first_block(index, pipe.end, send.bytes.value());
+  pipe.first = (pipe.end + block - 1) / block;
   pipe.staged = 0;
   pipe.produced = 0;
   pipe.end = block_after(pipe.first, send.bytes.value()) * block % pipe.capacity;

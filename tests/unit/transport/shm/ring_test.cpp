@@ -58,17 +58,6 @@ TEST(ShmPipe, MessagesLieABlockApart) {
   EXPECT_EQ(block_after(0, 1 << 20), 17u);
 }
 
-TEST(ShmPipe, MessagesGoRoundAllOfTheFirstOnly) {
-  constexpr std::size_t kBytes = 20'000, kBlock = block_bytes(kBytes);
-  EXPECT_EQ(first_block(0, 5 * kBlock, kBytes), 5u);
-  EXPECT_EQ(first_block(0, 5 * kBlock + 1, kBytes), 6u);
-  EXPECT_EQ(first_block(0, kLaterLap, kBytes), kLaterLap / kBlock);
-  EXPECT_EQ(first_block(1, 5 * kBlock, kBytes), 5u);
-  EXPECT_EQ(first_block(1, kLaterLap - 2 * kBlock, kBytes), kLaterLap / kBlock - 2);
-  EXPECT_EQ(first_block(1, kLaterLap - kBlock, kBytes), 0u);
-  EXPECT_EQ(first_block(1, kBlock, kLaterLap + 1), 0u);
-}
-
 class Ring : public testing::Test {
  protected:
   void SetUp() override {
