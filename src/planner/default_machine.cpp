@@ -29,10 +29,11 @@ constexpr double kSharedCoreAlpha = 20e-6, kSharedCoreOverhead = 2e-6;
 constexpr Medium kLoopback = {15e-6, 8e-6, 4e9, 0.4};
 // Assumed: the same across a switch of 10 Gbit/s.
 constexpr Medium kEthernet = {30e-6, 15e-6, 1.25e9, 0.4};
-// With 10 GB/s two ranks reduce directly from 16 KiB on. Allreduce of 16 and 32 KiB, ordinary memory,
-// us, direct and by recursive doubling: an AMD EPYC 1.8, 3.7 and 2.2, 4.4, an Intel Xeon 5.0, 7.2 and
-// 4.1, 6.0; library-owned memory 1.1, 1.5 and 3.3, 6.3, and 1.9, 2.4 and 4.0, 5.7. What comes from a
-// socket is in the cache by then: 512 KiB 268 and 284 us, 1 MiB 593 and 536.
+// With 10 GB/s two ranks reduce directly from 16 KiB on. Allreduce of 16 and 32 KiB, ordinary
+// memory, us, direct and by recursive doubling: an AMD EPYC 1.8, 3.7 and 2.2, 4.4, an Intel
+// Xeon 5.0, 7.2 and 4.1, 6.0; library-owned memory 1.1, 1.5 and 3.3, 6.3, and 1.9, 2.4
+// and 4.0, 5.7. What comes from a socket is in the cache by then: 512 KiB 268 and 284 us, 1 MiB 593
+// and 536.
 constexpr double kReduceInMemory = 10e9, kReduceFromSocket = 20e9;  // bytes per second
 constexpr double kCopyBytesPerSecond = 10e9;  // assumed: one core, out of its cache
 
