@@ -23,7 +23,7 @@ std::pair<int, int> tcp_pair();
 std::pair<int, int> far_tcp_pair();
 std::pair<int, int> local_pair(int send_buffer_bytes = 0);
 
-/// Test data: no piece of it is equal to the one after it.
+/// Test data, which repeats after 64,256 bytes, so that a piece in the place of another is found.
 std::vector<std::byte> numbered(std::size_t bytes);
 
 /// The control plane of ranks that are threads of this process: what one opens another accepts.
