@@ -565,12 +565,11 @@ def test_early_sends_pay_where_something_is_idle(monkeypatch: pytest.MonkeyPatch
 def test_large_gradients_stay_in_place_where_copies_cost_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def apart(reaches: bool, occupies: bool, size: int) -> bool:
-        context = SimpleNamespace(reaches_all_memory=reaches, occupies_host=occupies, size=size)
+    def apart(reaches: bool, occupies: bool) -> bool:
+        context = SimpleNamespace(reaches_all_memory=reaches, occupies_host=occupies)
         monkeypatch.setattr(farandole, "context", lambda: context)
         return buckets._travel_apart_pays()
 
-    assert apart(reaches=True, occupies=False, size=2)
-    assert apart(reaches=False, occupies=True, size=3)
-    assert not apart(reaches=False, occupies=True, size=2), "each would be staged"
-    assert not apart(reaches=False, occupies=False, size=4), "a network, or idle cores"
+    assert apart(reaches=True, occupies=False)
+    assert apart(reaches=False, occupies=True)
+    assert not apart(reaches=False, occupies=False), "a network, or idle cores"

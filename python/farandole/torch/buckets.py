@@ -157,10 +157,10 @@ def early_sends_pay() -> bool:
 
 def _travel_apart_pays() -> bool:
     """Whether exchanging a large gradient where autograd put it takes less than copying it to
-    library-owned memory first, which all memory's bandwidth goes into where ranks occupy a host. Of
-    two ranks it does only if neither stages it. The same on all ranks."""
+    library-owned memory first, which all memory's bandwidth goes into where ranks occupy a host. The
+    same on all ranks."""
     context = farandole.context()
-    return context.reaches_all_memory or (context.occupies_host and context.size > 2)
+    return context.reaches_all_memory or context.occupies_host
 
 
 def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
