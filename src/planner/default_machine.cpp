@@ -16,10 +16,14 @@ struct Medium {
 
 // Assumed: a flag that another core sees, and a core that copies from its cache.
 constexpr Medium kMemory = {1e-6, 0.3e-6, 8e9, 0};
-// Ranks that share cores wait until the other one runs. Four ranks on two cores took 30 to 40 us
-// for each of two rounds of a small allreduce, and 139 us for a broadcast of 256 KiB through a
-// pipeline of 8 pieces, 59 us through a binomial tree.
-constexpr double kSharedCoreAlpha = 20e-6, kSharedCoreOverhead = 2e-6;
+// Where ranks share a core, a round waits until the others there have run, and a message for a core
+// that another rank's messages have used: so long for each rank of the core. Ranks on two cores of
+// an AMD EPYC, allreduce of 512 bytes, us, in one round to all, by recursive doubling, and direct:
+// three 2.4, 3.9, 4.4, four 3.9, 5.2, 8.0, eight 11, 16, 20; of 256, sixteen 41, 57, 75. With these
+// two constants 2.6, 4.5, 5.1, then 3.8, 6, 7.6, then 11, 18, 22, then 34, 48, 69.
+constexpr double kSharedCoreAlpha = 1.5e-6, kSharedCoreOverhead = 0.2e-6;
+// Through sockets it waits for the wake-up as well.
+constexpr double kSharedCoreSocketAlpha = 20e-6;
 // A message's system call, too, takes as many times as long as ranks share the core. Four ranks on
 // two cores over loopback, calls that follow each other: an allgather of 64 B took 72 us direct and
 // 44 in two rounds (Bruck), a broadcast of 2 KiB 30 us by radix 4 and 18 by radix 2.
@@ -50,13 +54,13 @@ Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, bool sh
                         std::int64_t cores) {
   Medium inside = shared_memory ? kMemory : kLoopback;
   if (cores > 0 && ranks_per_host > cores) {
-    inside.alpha = std::max(inside.alpha, kSharedCoreAlpha);
     const double share = static_cast<double>(ranks_per_host) / static_cast<double>(cores);
+    inside.alpha = shared_memory ? kSharedCoreAlpha * share : kSharedCoreSocketAlpha;
     // Through sockets all messages of a round, on both sides, take turns on the cores. Ranks on two
     // cores: four, broadcast of 4 MiB in 16 pieces along a chain 3.8 ms, by radix 2 2.9; three,
     // allreduce of 4 B in two rounds of six messages 59 us, in four of one 24.
     inside.crowding = shared_memory ? 0 : 2 * inside.overhead / static_cast<double>(cores);
-    inside.overhead = std::max(inside.overhead * share, kSharedCoreOverhead);
+    inside.overhead = (shared_memory ? kSharedCoreOverhead : inside.overhead) * share;
   }
   Machine machine;
   machine.name = "default";

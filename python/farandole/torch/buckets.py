@@ -157,8 +157,8 @@ def early_sends_pay() -> bool:
 
 def _travel_apart_pays() -> bool:
     """Whether exchanging a large gradient where autograd put it takes less than copying it to
-    library-owned memory first, which all memory's bandwidth goes into where ranks occupy a host. The
-    same on all ranks."""
+    library-owned memory first, which all memory's bandwidth goes into where ranks occupy a host.
+    The same on all ranks."""
     context = farandole.context()
     return context.reaches_all_memory or context.occupies_host
 

@@ -111,11 +111,12 @@ std::string best_on_cores(std::int64_t cores, bool shared_memory, Collective col
 // Goal: ranks that share cores take fewer rounds, since each is a change of who runs.
 TEST(Plan, SharedCoresPayForRounds) {
   const auto allreduce = [](std::int64_t cores) {
-    return best_on_cores(cores, true, Collective::kAllreduce, 16 * kKiB);
+    return best_on_cores(cores, true, Collective::kAllreduce, 2 * kKiB);
   };
   EXPECT_EQ(allreduce(4), allreduce(0));
-  EXPECT_EQ(allreduce(4), "direct");
-  EXPECT_EQ(allreduce(2), "recursive_doubling");
+  EXPECT_EQ(allreduce(4), "recursive_doubling");
+  EXPECT_EQ(allreduce(2), "one_shot");
+  EXPECT_EQ(best_on_cores(2, true, Collective::kAllreduce, 16 * kKiB), "direct") << "fewer bytes";
 }
 
 // Goal: who is sent something in shared memory reads it there, so the root sends to all at once.
