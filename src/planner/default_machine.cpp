@@ -19,11 +19,10 @@ constexpr Medium kMemory = {1e-6, 0.3e-6, 8e9, 0};
 // Where ranks share a core, a round waits until the others there have run, and a message for a core
 // that another rank's messages have used: so long for each rank of the core. Ranks on two cores of
 // an AMD EPYC, allreduce of 512 bytes, us, in one round to all, by recursive doubling, and direct:
-// three 2.4, 3.9, 4.4, four 3.9, 5.2, 8.0, eight 11, 16, 20; of 256, sixteen 41, 57, 75. With these
-// two constants 2.6, 4.5, 5.1, then 3.8, 6, 7.6, then 11, 18, 22, then 34, 48, 69.
+// three 2.4, 3.9, 4.4, four 3.9, 5.2, 8.0, eight 11, 16, 20; of 256, sixteen 41, 57, 75. The model
+// has 2.8, 7.0, 5.2, then 4.1, 6.2, 7.7, then 12, 18, 22, then 35, 48, 69.
 constexpr double kSharedCoreAlpha = 1.5e-6, kSharedCoreOverhead = 0.2e-6;
-// Through sockets it waits for the wake-up as well.
-constexpr double kSharedCoreSocketAlpha = 20e-6;
+constexpr double kSharedCoreSocketAlpha = 20e-6;  // assumed: it waits for a wake-up as well
 // A message's system call, too, takes as many times as long as ranks share the core. Four ranks on
 // two cores over loopback, calls that follow each other: an allgather of 64 B took 72 us direct and
 // 44 in two rounds (Bruck), a broadcast of 2 KiB 30 us by radix 4 and 18 by radix 2.
