@@ -106,9 +106,10 @@ def time_text(us: float) -> str:
 
 def machine_section(results: Results) -> str:
     machine, probe = results["machine"], results["probe"]
-    load = f"Before it began, {machine['load']} processes of others wanted to run"
-    if machine["load"] > machine["cores"] / 2:
-        load += ": too many for the figures to mean much"
+    load = (
+        f"In the minute before it began {machine['load']} processes wanted to run on average, what "
+        "was measured in that minute included"
+    )
     if repeated := results.get("repeated_runs", 0):
         load += f". {repeated} runs were repeated, since the cores were far from each other"
     kinds = {

@@ -60,7 +60,8 @@ FILES = ("json", "plot")
 
 
 def machine() -> dict[str, Any]:
-    """`load`: what others do at the start, processes that want to run in the last minute."""
+    """`load`: processes that wanted to run in the last minute, those of an earlier measurement
+    included."""
     cpus = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in cpus if line.startswith("model name")]
     return {
