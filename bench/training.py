@@ -3,13 +3,18 @@
 """How much of a training step is communication that nothing hides: Farandole beside torch's DDP.
 
     farandole run -n 2 python bench/training.py --model resnet50
-    farandole run -n 4 python bench/training.py --model transformer --json FILE
+    python bench/training.py --ranks 4 --jobs 5 --model transformer --json FILE
+
+The first line is one job, the second starts several, one after the other, and takes medians over
+them: where the buffers of a model come to lie differs from job to job, and two equal models that
+only compute may differ by a tenth of what DDP exposes.
 
 Needs torch. Every variant has a copy of the model: one that only computes, one in
 DistributedDataParallel over Gloo on the loopback interface, with its defaults and with
 gradient_as_bucket_view, and one with Farandole's DistributedOptimizer. They take turns, step by
-step, in the same processes, on the same data, one thread per rank. A step is zero_grad, forward,
-backward and SGD's step; all ranks begin it together, and it takes what its slowest rank takes.
+step and in changing order, in the same processes, on the same data, one thread per rank. A step is
+zero_grad, forward, backward and SGD's step; all ranks begin it together, and it takes what its
+slowest rank takes.
 
 Exposed is the median step less the median step that only computes. Beside it stands the median
 processor time of a rank in a step, of all its threads, which other work on the machine disturbs
@@ -27,7 +32,11 @@ import argparse
 import ctypes
 import json
 import os
+import random
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -158,11 +167,12 @@ def over_ranks(samples: list[float], op: str) -> list[float]:
     return [float(ms) for ms in farandole.allreduce(np.array(samples), op=op) * 1e3]
 
 
-def report(ms: dict[str, list[float]], processor_ms: dict[str, list[float]], wrong: int) -> None:
-    def above_compute(samples: dict[str, list[float]]) -> dict[str, float]:
-        compute = statistics.median(samples[COMPUTE])
-        return {name: statistics.median(values) - compute for name, values in samples.items()}
+def above_compute(samples: dict[str, list[float]]) -> dict[str, float]:
+    compute = statistics.median(samples[COMPUTE])
+    return {name: statistics.median(values) - compute for name, values in samples.items()}
 
+
+def report(ms: dict[str, list[float]], processor_ms: dict[str, list[float]], wrong: int) -> None:
     exposed, used = above_compute(ms), above_compute(processor_ms)
     print(
         f"{'':<18}{'step':>8}{'exposed':>9}{'of DDP':>8}{'processor':>11}{'more':>7}{'of DDP':>8}"
@@ -175,6 +185,29 @@ def report(ms: dict[str, list[float]], processor_ms: dict[str, list[float]], wro
             f"{processor:11.1f}{used[name]:7.1f}{shares[1]}"
         )
     print(f"times in ms; wrong {wrong}", flush=True)
+
+
+def pool(arguments: argparse.Namespace) -> None:
+    """Starts jobs and prints what they expose, in each and in the median."""
+    rows = []
+    for _ in range(arguments.jobs):
+        with tempfile.NamedTemporaryFile(suffix=".json") as file:
+            command = [sys.executable, "-m", "farandole.cli", "run", "-n", str(arguments.ranks)]
+            command += [sys.executable, __file__, "--model", arguments.model]
+            for option in ("batch", "rounds", "warmup"):
+                command += [f"--{option}", str(getattr(arguments, option))]
+            subprocess.run([*command, "--json", file.name], check=True)
+            rows.append(json.loads(Path(file.name).read_text()))
+    print(f"\n{arguments.model}, {arguments.ranks} ranks, medians of {len(rows)} jobs")
+    print(f"{'':<18}{'exposed':>9}{'of DDP':>8}  of DDP in each job")
+    exposed = [above_compute(row["ms"]) for row in rows]
+    medians = {name: statistics.median(job[name] for job in exposed) for name in exposed[0]}
+    for name, ms in medians.items():
+        each = " ".join(f"{job[name] / job[DDP]:.2f}" for job in exposed)
+        print(f"{name:<18}{ms:9.1f}{ms / medians[DDP]:8.2f}  {each}")
+    print(f"times in ms; wrong {sum(row['wrong'] for row in rows)}", flush=True)
+    if arguments.json is not None:
+        arguments.json.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def keep_freed_memory() -> None:
@@ -191,7 +224,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20, help="steps of each variant")
     parser.add_argument("--warmup", type=int, default=3, help="steps before that")
     parser.add_argument("--json", type=Path, help="file for every sample")
+    parser.add_argument("--ranks", type=int, help="starts jobs of so many ranks")
+    parser.add_argument("--jobs", type=int, default=5, help="how many, with --ranks")
     arguments = parser.parse_args()
+    if arguments.ranks is None:
+        measure(arguments)
+    else:
+        pool(arguments)
+
+
+def measure(arguments: argparse.Namespace) -> None:
+    """One job, on every rank."""
     # Later versions of torch want another word for broadcast_buffers, which the present ones lack.
     warnings.simplefilter("ignore", FutureWarning)
     keep_freed_memory()
@@ -205,8 +248,7 @@ def main() -> None:
     batch = make_batch(arguments.model, arguments.batch, farandole.rank())
     wrong = 0
     for number in range(arguments.warmup + arguments.rounds):
-        first = number % len(variants)
-        for variant in variants[first:] + variants[:first]:
+        for variant in random.Random(number).sample(variants, len(variants)):
             variant.step(*batch)
         if number == 0:
             wrong = wrong_gradients(by_name[OURS], by_name[DDP])

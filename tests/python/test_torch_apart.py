@@ -22,7 +22,7 @@ from farandole.torch.buckets import GradientExchange
 
 ABOUT_BUCKETS = {
     "check_gradients_are_views_of_one_bucket",
-    "check_buckets_are_reduced_in_place",
+    "check_buckets_travel_as_one_tensor",
     "check_disagreement_names_the_parameter",
     "check_gradients_set_to_none",
 }

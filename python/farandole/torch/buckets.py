@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients in buckets of library-owned memory, sent while the backward pass still runs.
 
-Every `param.grad` is a view into a bucket once it is complete. A bucket is one group of named
-tensors, submitted when the last of its gradients is ready; since they lie one after the other, the
-library reduces them in place. Buckets go out whenever they are ready: the coordinator finds the
-order. Where ranks reach each other's ordinary memory, or occupy their host, a large gradient is a
-bucket of its own and stays where autograd put it. Where nothing is idle during the backward pass
-(early_sends_pay), all go out at the end.
+Every `param.grad` is a view into a bucket once it is complete. A bucket is submitted when the last
+of its gradients is ready; those of one dtype lie one after the other and travel as one named
+tensor, which the library reduces in place. Buckets go out whenever they are ready: the coordinator
+finds the order. Where ranks reach each other's ordinary memory, or occupy their host, a large
+gradient is a bucket of its own and stays where autograd put it. Where nothing is idle during the
+backward pass (early_sends_pay), all go out at the end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from farandole.torch.handles import (
 )
 from farandole.torch.meter import Meter
 from farandole.torch.plans import plan_buckets, plan_equal_groups, plan_explicit_groups
-from farandole.torch.reduction import ReduceOp, Scaling
+from farandole.torch.reduction import Adasum, ReduceOp, Scaling
 from farandole.torch.sparse import SparseSum, sparse_sum
 from farandole.torch.tensors import allreduce_task
 
@@ -64,13 +64,13 @@ class Slot:
     """A parameter's place in a bucket."""
 
     name: str
+    message: str  # name under which it travels
     parameter: torch.Tensor
     view: torch.Tensor  # where the gradient travels; empty if it is apart and has none
-    passes_left: int
+    passes: int = 0  # backward passes that its gradient has in this step
     apart: bool = False  # travels from where autograd put it, if it lies there in order
     sparse_dim: int = 0  # of its gradients; 0: they are dense
     task: Task[torch.Tensor] | None = field(default=None, repr=False)  # if each step has the same
-    copied: torch.Tensor | None = field(default=None, repr=False)  # autograd's, of this step
     # Looks whether gradients are sparse, until a dense one has come.
     kind_hook: torch.utils.hooks.RemovableHandle | None = field(default=None, repr=False)
 
@@ -83,8 +83,9 @@ class Slot:
         if self.parameter.grad is not shown:
             self.parameter.grad = shown
 
-    def take_gradient(self) -> None:
-        """Makes param.grad the view, with the value that param.grad has; None is zero."""
+    def take_gradient(self, copied: list[torch.Tensor]) -> None:
+        """Makes param.grad the view, with the value that param.grad has; None is zero. What was
+        copied is appended to `copied`."""
         gradient = self.parameter.grad
         if gradient is self.view:
             return
@@ -93,12 +94,10 @@ class Slot:
         else:
             value = gradient.detach()  # or the view would be of the graph that made it
             self.view.copy_(value.to_dense() if value.is_sparse else value)
-        # Kept until the end of the step, as without us: if each were freed at once, malloc would
-        # return much of it to the system and get it back page by page.
-        self.copied = gradient
+            copied.append(gradient)
         self.parameter.grad = self.view
 
-    def take_apart(self, taken: set[int]) -> None:
+    def take_apart(self, taken: set[int], copied: list[torch.Tensor]) -> None:
         """take_gradient() where the view may be replaced by what param.grad is, unless that is at
         one of the addresses that are `taken`; its own is from now on."""
         gradient, parameter = self.parameter.grad, self.parameter
@@ -113,7 +112,7 @@ class Slot:
                 self.view = gradient
             else:
                 self.view = torch.empty(parameter.shape, dtype=parameter.dtype)
-                self.take_gradient()
+                self.take_gradient(copied)
         taken.add(self.view.data_ptr())
 
     def zero(self) -> None:
@@ -163,7 +162,7 @@ def _travel_apart_pays() -> bool:
     return context.reaches_all_memory or context.occupies_host
 
 
-def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
+def _take_gradients(slots: Sequence[Slot], taken: set[int], copied: list[torch.Tensor]) -> None:
     """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied
     without torch in between, as to memory, since it would not stay in the caches until it is
     summed."""
@@ -171,22 +170,31 @@ def _take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
     for slot in slots:
         gradient, view = slot.parameter.grad, slot.view
         if slot.apart:
-            slot.take_apart(taken)
+            slot.take_apart(taken, copied)
         elif gradient is None or not _lies_in_order(gradient, slot.parameter):
-            slot.take_gradient()
+            slot.take_gradient(copied)
         elif gradient is not view:
             copies.append((view.data_ptr(), gradient.data_ptr(), view.nbytes))
-            slot.copied = gradient
+            copied.append(gradient)
             slot.parameter.grad = view
     _native.copy_to_memory(copies)
 
 
 @dataclass(eq=False)
+class Flat:
+    """The gradients of one dtype in a bucket, as one tensor."""
+
+    message: str
+    view: torch.Tensor
+    task: Task[torch.Tensor] | None = field(default=None, repr=False)  # if each step has the same
+
+
+@dataclass(eq=False)
 class Bucket:
-    """Gradients that travel together; those of one dtype are contiguous."""
+    """Gradients that travel together."""
 
     label: str  # of the group; empty if it is none
-    flats: list[torch.Tensor]
+    flats: list[Flat]  # none if the gradient is apart
     slots: list[Slot]
     missing: int  # slots whose gradient is not complete in this step
     handle: Handle[list[Any]] | None = field(default=None, repr=False)  # on its way
@@ -220,6 +228,10 @@ class GradientExchange:
         self._slots: dict[torch.Tensor, Slot] = {}
         self._bucket_of: dict[Slot, Bucket] = {}
         self._sent = 0  # buckets on their way in this step
+        self._ready: list[Slot] = []  # with backward passes in this step
+        # Gradients that autograd made in this step, kept until its end, as without us: if each
+        # were freed at once, malloc would return much to the system and get it back page by page.
+        self._copied: list[torch.Tensor] = []
         self._taken: set[int] = set()  # where gradients are that travel apart, in this step
         self._sends_early = True  # buckets leave when they are ready, not all in finish()
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
@@ -281,7 +293,7 @@ class GradientExchange:
             bucket = self._make_bucket(members)
             self._buckets.append(bucket)
             for slot in bucket.slots:
-                slot.take_gradient()
+                slot.take_gradient(self._copied)
                 self._slots[slot.parameter] = slot
                 self._bucket_of[slot] = bucket
                 self._watch(slot)
@@ -305,17 +317,26 @@ class GradientExchange:
         name, parameter = parameters[0]
         if self._travels_apart(parameter):
             view = torch.zeros_like(parameter, requires_grad=False)
-            return Bucket(label, [], [Slot(name, parameter, view, self.passes, apart=True)], 1)
-        flats: list[torch.Tensor] = []
+            return Bucket(
+                label, [], [Slot(name, self._message(name), parameter, view, apart=True)], 1
+            )
+        flats: list[Flat] = []
         slots: list[Slot] = []
         by_dtype = sorted(parameters, key=lambda named: str(named[1].dtype))
         for dtype, same in groupby(by_dtype, key=lambda named: named[1].dtype):
             members = list(same)
             lengths = [parameter.numel() for _, parameter in members]
             flat = torch.from_numpy(farandole.empty(sum(lengths) * dtype.itemsize, "uint8"))
-            flats.append(flat.view(dtype))
-            for (name, parameter), part in zip(members, flats[-1].split(lengths), strict=True):
-                slots.append(Slot(name, parameter, part.view(parameter.shape), self.passes))
+            flat = flat.view(dtype)
+            messages = [self._message(name) for name, _ in members]
+            if len(members) > 1:
+                # Its first gradient has this name, too, when it travels by itself: so ranks that
+                # disagree on what is sparse, of which some send no flat, find out.
+                messages[0] += f" to {members[-1][0]}"
+            flats.append(Flat(messages[0], flat))
+            parts = zip(members, messages, flat.split(lengths), strict=True)
+            for (name, parameter), message, part in parts:
+                slots.append(Slot(name, message, parameter, part.view(parameter.shape)))
         if len(slots) == 1 and self._groups is not None:
             label = ""  # in no group, so that the coordinator may fuse it with others
         return Bucket(label, flats, slots, len(slots))
@@ -360,7 +381,7 @@ class GradientExchange:
         """Zeroes every gradient in place."""
         for bucket in self._buckets:
             for flat in bucket.flats:
-                flat.zero_()
+                flat.view.zero_()
         for slot in self._slots.values():
             if self._travels_sparse(slot):
                 slot.parameter.grad = None
@@ -380,13 +401,14 @@ class GradientExchange:
         self._sent = 0
         self._sends_early = early_sends_pay()
         self._taken.clear()
+        self._copied.clear()
+        for slot in self._ready:
+            slot.passes = 0
+        self._ready.clear()
         for bucket in self._buckets:
             bucket.handle = None
             bucket.sparse = []
             bucket.missing = len(bucket.slots)
-        for slot in self._slots.values():
-            slot.passes_left = self.passes
-            slot.copied = None
 
     def _travels_sparse(self, slot: Slot) -> bool:
         return slot.sparse_dim > 0 and not self._options.sparse_as_dense
@@ -399,7 +421,7 @@ class GradientExchange:
                 slot.parameter.grad = None
 
     def _gradient_ready(self, slot: Slot, _: torch.Tensor) -> None:
-        if slot.passes_left == 0:
+        if slot.passes == self.passes:
             raise InvalidArgumentError(
                 f"the gradient of '{slot.name}' was computed more than backward_passes_per_step = "
                 f"{self.passes} times before step() or synchronize()"
@@ -408,8 +430,10 @@ class GradientExchange:
             slot.kind_hook.remove()
             slot.kind_hook = None
         self.finished = False
-        slot.passes_left -= 1
-        if slot.passes_left == 0:
+        if slot.passes == 0:
+            self._ready.append(slot)
+        slot.passes += 1
+        if slot.passes == self.passes:
             bucket = self._bucket_of[slot]
             bucket.missing -= 1
             if bucket.missing == 0 and self._sends_early:
@@ -423,7 +447,7 @@ class GradientExchange:
             [slot for slot in bucket.slots if not self._travels_sparse(slot)] for bucket in buckets
         ]
         # Of all before the first leaves: one tensor may be the gradient of two parameters.
-        _take_gradients([slot for slots in dense for slot in slots], self._taken)
+        _take_gradients([slot for slots in dense for slot in slots], self._taken, self._copied)
         for bucket, slots in zip(buckets, dense, strict=True):
             self._submit(bucket, slots)
 
@@ -431,30 +455,34 @@ class GradientExchange:
         """All as one group, whatever is sparse: where ranks do not agree on that, each has asked
         for everything when it fails, and reads in the error how they differ."""
         options = self._options
-        tasks: list[Task[Any]] = [self._task(slot) for slot in dense]
+        # Adasum combines each gradient by itself.
+        whole = len(dense) == len(bucket.slots) and options.op is not Adasum
+        tasks: list[Task[Any]] = [
+            self._task(each) for each in (bucket.flats if whole and bucket.flats else dense)
+        ]
         label = bucket.label
         for slot in bucket.slots:
             if self._travels_sparse(slot):
                 gradient = slot.sparse_gradient()
-                combined = sparse_sum(gradient, self._name(slot), options.op, options.process_set)
+                combined = sparse_sum(gradient, slot.message, options.op, options.process_set)
                 bucket.sparse.append((slot, combined))
                 tasks += combined.tasks
                 label += f"{' with ' if label else ''}sparse {combined.label}"
         bucket.handle = start_group(tasks, options.process_set, label)
 
-    def _name(self, slot: Slot) -> str:
-        return f"{self._options.label}.grad.{slot.name}"
+    def _message(self, name: str) -> str:
+        return f"{self._options.label}.grad.{name}"
 
-    def _task(self, slot: Slot) -> Task[torch.Tensor]:
-        if slot.task is not None:
-            return slot.task
-        options, view = self._options, slot.view
+    def _task(self, place: Slot | Flat) -> Task[torch.Tensor]:
+        if place.task is not None:
+            return place.task
+        options, view = self._options, place.view
         compressed, context = options.compression.compress(view)
-        sent = view if compressed is view else readable(compressed, self._name(slot))
-        task = allreduce_task(sent, sent, sent, options.op, options.scaling, self._name(slot))
+        sent = view if compressed is view else readable(compressed, place.message)
+        task = allreduce_task(sent, sent, sent, options.op, options.scaling, place.message)
         if sent is view:
             if options.compression is Compressor and task.source is task.target is view:
-                slot.task = task
+                place.task = task
             return task
         return replace(
             task,
@@ -480,12 +508,12 @@ def _weak_hook(
     slot: Slot,
     method: Callable[[GradientExchange, Slot, torch.Tensor], None],
 ) -> Callable[[torch.Tensor], None]:
-    """A hook that leaves its parameter when `exchange` goes: the parameter does not own it."""
-    exchange_reference, slot_reference = weakref.ref(exchange), weakref.ref(slot)
+    """A hook that does not keep `exchange`, which removes it from its parameter when it goes."""
+    reference = weakref.ref(exchange)
 
     def hook(tensor: torch.Tensor) -> None:
-        owner, place = exchange_reference(), slot_reference()
-        if owner is not None and place is not None:
-            method(owner, place, tensor)
+        owner = reference()
+        if owner is not None:
+            method(owner, slot, tensor)
 
     return hook
