@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -565,11 +566,12 @@ def test_early_sends_pay_where_something_is_idle(monkeypatch: pytest.MonkeyPatch
 def test_large_gradients_stay_in_place_where_copies_cost_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def apart(reaches: bool, occupies: bool) -> bool:
+    def least(reaches: bool, occupies: bool) -> float:
         context = SimpleNamespace(reaches_all_memory=reaches, occupies_host=occupies)
         monkeypatch.setattr(farandole, "context", lambda: context)
-        return buckets._travel_apart_pays()
+        return buckets._apart_bytes_min()
 
-    assert apart(reaches=True, occupies=False)
-    assert apart(reaches=False, occupies=True)
-    assert not apart(reaches=False, occupies=False), "a network, or idle cores"
+    for occupies in (False, True):
+        assert least(reaches=True, occupies=occupies) == 1 << 20
+    assert least(reaches=False, occupies=True) == 4 << 20, "each is a message, and staged"
+    assert least(reaches=False, occupies=False) == math.inf, "a network, or idle cores"

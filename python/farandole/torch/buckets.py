@@ -12,6 +12,7 @@ backward pass (early_sends_pay), all go out at the end.
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,8 +42,10 @@ from farandole.torch.tensors import allreduce_task
 
 FIRST_BUCKET_BYTES = 1 << 20
 BUCKET_BYTES = 25 << 20
-# From so much on a gradient travels from where autograd put it, if peers reach it there.
+# From so much on a gradient travels from where autograd put it: if peers reach it there, and if it
+# is staged for them. For each a message is sent, so in the second case it has to spare more.
 APART_BYTES_MIN = 1 << 20
+APART_STAGED_BYTES_MIN = 4 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,12 +157,14 @@ def early_sends_pay() -> bool:
     return not farandole.context().occupies_host or torch.get_num_threads() > 1
 
 
-def _travel_apart_pays() -> bool:
-    """Whether exchanging a large gradient where autograd put it takes less than copying it to
+def _apart_bytes_min() -> float:
+    """Bytes from which on exchanging a gradient where autograd put it takes less than copying it to
     library-owned memory first, which all memory's bandwidth goes into where ranks occupy a host.
     The same on all ranks."""
     context = farandole.context()
-    return context.reaches_all_memory or context.occupies_host
+    if context.reaches_all_memory:
+        return APART_BYTES_MIN
+    return APART_STAGED_BYTES_MIN if context.occupies_host else math.inf
 
 
 def _take_gradients(slots: Sequence[Slot], taken: set[int], copied: list[torch.Tensor]) -> None:
@@ -299,7 +304,7 @@ class GradientExchange:
                 self._watch(slot)
 
     def _travels_apart(self, parameter: torch.Tensor) -> bool:
-        return self._groups is None and parameter.nbytes >= APART_BYTES_MIN and _travel_apart_pays()
+        return self._groups is None and parameter.nbytes >= _apart_bytes_min()
 
     def _plan(self, parameters: Sequence[torch.Tensor]) -> list[list[int]]:
         groups = self._groups

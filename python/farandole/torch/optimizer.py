@@ -265,8 +265,9 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     sparse_as_dense            sparse gradients travel as dense ones, and are sparse again after
     process_set                whose ranks work together; on other ranks gradients stay local
     bucket_bytes               size of the groups if neither of the two above says how many; where
-                               ranks reach each other's ordinary memory (two on a host) or
-                               occupy their host, gradients from 1 MiB on are groups of their own
+                               ranks reach each other's ordinary memory (two on a host), gradients
+                               from 1 MiB on are groups of their own, where they only occupy their
+                               host from 4 MiB on
 
     With FARANDOLE_AUTOTUNE it looks for better settings while it trains, unless another optimizer
     of the process set does so. `num_groups` and `groups` keep it from trying numbers of groups.
