@@ -227,6 +227,8 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, help="starts jobs of so many ranks")
     parser.add_argument("--jobs", type=int, default=5, help="how many, with --ranks")
     arguments = parser.parse_args()
+    if arguments.jobs < 1:
+        parser.error(f"--jobs is {arguments.jobs}, allowed is 1 or more")
     if arguments.ranks is None:
         measure(arguments)
     else:
