@@ -4,9 +4,11 @@
 PYTHON ?= python3
 STEPS := $(PYTHON) tools/steps.py
 
-.PHONY: test demo lint cpp asan tsan python clean
+.PHONY: test test-all demo lint cpp asan tsan python clean
 test:
 	@$(STEPS)
+test-all:
+	@FARANDOLE_TEST_FULL=1 $(STEPS)
 demo:
 	@$(STEPS) system demo
 lint:

@@ -147,7 +147,9 @@ def tsan() -> None:
 
 def python() -> None:
     """Python and multi-process tests, on the installed package."""
-    run(PYTHON, "-m", "pytest")
+    full = os.environ.get("FARANDOLE_TEST_FULL") == "1"
+    # The last -m counts, and an empty one deselects nothing.
+    run(PYTHON, "-m", "pytest", *(["-m", ""] if full else []))
 
 
 def demo() -> None:

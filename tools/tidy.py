@@ -133,7 +133,9 @@ def check_variables(tree: Tree) -> Iterator[str]:
         if str(path) == table:
             continue
         words = set(VARIABLE.findall(tree.text(path)))
-        if path.suffix != ".md":
+        if path.suffix == ".md":  # may also name what only the tests read
+            words = {word for word in words if not word.startswith("FARANDOLE_TEST_")}
+        else:
             used |= words
         for word in sorted(words - declared - build_options):
             yield f"{path}: {word} is not declared in {table}"

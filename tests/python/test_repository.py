@@ -26,7 +26,7 @@ CLEAN = {
     "src/upper/part/thing.cpp": CPP + '#include "base/x.hpp"\nread("FARANDOLE_SPEED");\n',
     "tests/unit/base/settings_test.cpp": CPP,
     "tests/unit/upper/part/thing_test.cpp": CPP + '#include "upper/x.hpp"\n',
-    "README.md": "Set FARANDOLE_SPEED.\n",
+    "README.md": "Set FARANDOLE_SPEED, in tests also FARANDOLE_TEST_SPEED.\n",
 }
 
 
@@ -70,6 +70,7 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("CMakeLists.txt", HASH + "farandole_layer(base)\nfarandole_layer(upper)\n", "differ from"),
         ("CMakeLists.txt", HASH + "farandole_layer(upper base)\n", "differ from"),
         ("python/x.py", HASH + 'get("FARANDOLE_SPEDE")\n', "FARANDOLE_SPEDE is not declared"),
+        ("python/x.py", HASH + 'get("FARANDOLE_TEST_X")\n', "FARANDOLE_TEST_X is not declared"),
         ("README.md", "Set FARANDOLE_SPEDE.\n", "FARANDOLE_SPEDE is not declared"),
         ("src/upper/part/thing.cpp", CPP, "FARANDOLE_SPEED is read by nobody"),
         ("tests/unit/base/gone/x_test.cpp", CPP, "there is no src/base/gone"),
