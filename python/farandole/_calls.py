@@ -314,6 +314,11 @@ def alltoall(
         )
     sent = _rows("alltoall", "send_counts", send_counts, group)
     received = _rows("alltoall", "recv_counts", recv_counts, group)
+    if sent[group.rank] != received[group.rank]:
+        raise InvalidArgumentError(
+            f"alltoall: argument 'recv_counts' has {received[group.rank]} rows from this rank "
+            f"itself, allowed is what 'send_counts' sends it, {sent[group.rank]}."
+        )
     width = _matrix("alltoall", source)
     _check_rows("alltoall", source, sum(sent))
     target = _target(out, source, (sum(received), *source.shape[1:]))

@@ -110,6 +110,10 @@ bool CollectiveOperation::cancel() {
 
 bool CollectiveOperation::next_round() {
   const bool more = replays_ ? replayed_ < rounds_.size() : find_round();
+  if (unequal_) {
+    refuse_unequal();
+    return false;
+  }
   if (more) {
     if (replays_) {
       round_ = rounds_[replayed_++];
@@ -356,12 +360,17 @@ bool CollectiveOperation::streams(const Slot& slot) {
   return capabilities.follows && slot.transfer->bytes > capabilities.follow_bytes;
 }
 
-void CollectiveOperation::prepare(Slot& slot, const Action& action) const {
+void CollectiveOperation::prepare(Slot& slot, const Action& action) {
   slot.action = &action;
   slot.source = action.source ? place(*action.source) : Place{};
   slot.target = action.target ? place(*action.target) : Place{};
   slot.operand = action.operand ? place(*action.operand) : Place{};
   slot.transfer = nullptr;
+  // The lengths of `in` and `out` may come from different arguments. What moves here, without a
+  // transport that compares both ends, must be as long as the memory it goes to.
+  const auto differ = [](const Place& from, const Place& to) { return from.bytes != to.bytes; };
+  unequal_ |= action.operand && differ(slot.operand, slot.target);
+  unequal_ |= action.kind == Action::Kind::kLocal && differ(slot.source, slot.target);
   if (action.kind == Action::Kind::kLocal) return;
   const auto peer = static_cast<std::size_t>(spec_.program->rank_at(value(action.peer)));
   const bool sends = action.kind == Action::Kind::kSend;
@@ -371,6 +380,13 @@ void CollectiveOperation::prepare(Slot& slot, const Action& action) const {
   slot.transfer->tag.lane = static_cast<std::uint32_t>(action.lane);
   slot.transfer->bytes = sends ? slot.source.bytes : slot.target.bytes;
   slot.receive.consume = action.operand ? &CollectiveOperation::consume : nullptr;
+}
+
+/// The front end takes no such counts and no such schedules; this keeps a mistake of ours from
+/// writing behind a buffer.
+void CollectiveOperation::refuse_unequal() {
+  fail(Error{ErrorKind::kInternal, description() + " by " + spec_.program->algorithm +
+                                       " would copy between chunks of different lengths"});
 }
 
 CollectiveOperation::Place CollectiveOperation::place(const Span& span) const {

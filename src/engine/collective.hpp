@@ -104,7 +104,8 @@ class CollectiveOperation final : public Operation {
   bool copies_beside(const Slot& before, const Slot& copy) const;
   const Slot* carrier(const Round& round, const Slot& copy) const;
   void prepare_round(const Program::Instruction& round);
-  void prepare(Slot& slot, const Action& action) const;
+  void prepare(Slot& slot, const Action& action);
+  void refuse_unequal();
   void ride_sends(const Round& round);
   void put_in_order(Round& round);
   void open_round();
@@ -156,6 +157,7 @@ class CollectiveOperation final : public Operation {
   std::vector<Slot> slots_;
   std::vector<Round> rounds_;
   const bool replays_;
+  bool unequal_ = false;        // some action's ends differ in length; nothing of it is run
   const bool in_place_;         // an allreduce that takes its results where peers read its input
   std::size_t replayed_ = 0;    // of rounds_
   Round round_;                 // the current one

@@ -87,6 +87,12 @@ Result<void> check_counts(const Call& call, const Group& group) {
       left -= count;
     }
   }
+  const auto self = static_cast<std::size_t>(group.self.value());
+  if (both[0].needed && both[1].needed && both[0].given[self] != both[1].given[self]) {
+    return bad_argument(caller, "out_counts",
+                        std::to_string(both[1].given[self]) + " for this rank's own chunk",
+                        "what in_counts gives it, " + std::to_string(both[0].given[self]));
+  }
   return {};
 }
 

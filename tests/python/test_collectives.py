@@ -20,6 +20,7 @@ import pytest
 from rank_threads import SIZE, on_ranks
 
 from farandole import _native
+from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX
 from farandole.communicator import Communicator
 from farandole.errors import InvalidArgumentError, MismatchError, RankFailed
 
@@ -187,6 +188,30 @@ def test_errors_name_what_was_given() -> None:
         with pytest.raises(MismatchError, match=r"rank 1 .*float32\[5\]"):
             comm.allreduce(odd, name="grad")
         np.testing.assert_array_equal(comm.allreduce(own), everybody().sum(0))
+
+    on_ranks(body)
+
+
+# Goal: what a rank sends itself and takes from itself has one length, or nothing is written.
+# Method: both directions, with an `out` in the middle of a larger array; the native call, which has
+# no other check before it, too.
+def test_a_ranks_own_rows_have_one_length_in_alltoall() -> None:
+    def body(comm: Communicator) -> None:
+        for sent, received in [(50, 1), (1, 50)]:
+            data = np.ones(sent * comm.size, np.float32)
+            around = np.full(4000, -1, np.float32)
+            out = around[1000 : 1000 + received * comm.size]
+            counts = ([sent] * comm.size, [received] * comm.size)
+            with pytest.raises(InvalidArgumentError, match="'recv_counts' has"):
+                comm.alltoall(data, out, send_counts=counts[0], recv_counts=counts[1])
+            where = (data.ctypes.data, out.ctypes.data)
+            alltoall, float32 = COLLECTIVE_INDEX["alltoall"], DTYPE_INDEX["float32"]
+            with pytest.raises(InvalidArgumentError, match="'out_counts' is"):
+                comm.native.run(
+                    alltoall, *where, 0, float32, 0, 0, "", "", 1.0, False, *counts, True
+                )
+            assert (around == -1).all()
+        assert comm.allreduce(np.ones(1)) == comm.size
 
     on_ranks(body)
 
