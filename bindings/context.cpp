@@ -271,8 +271,13 @@ nb::tuple buffer(nb::handle object) {
   return result;
 }
 
-/// The same for anything that speaks DLPack, with its dtype by name and its shape.
-nb::tuple dlpack(const nb::ndarray<nb::ro>& array) {
+/// The same for anything that speaks DLPack, with its dtype by name and its shape; none if it gives
+/// no array. Whether it is read-only is asked only of what will be written.
+std::optional<nb::tuple> dlpack(nb::handle object, bool writable) {
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(object, array)) return std::nullopt;
+  nb::ndarray<> written;
+  const bool read_only = writable && !nb::try_cast(object, written);
   nb::list shape;
   std::int64_t expected = 1;
   bool contiguous = true;
@@ -288,9 +293,10 @@ nb::tuple dlpack(const nb::ndarray<nb::ro>& array) {
   const auto dtype = array.dtype();
   std::string name = dtype.code < std::size(kKinds) ? kKinds[dtype.code] : "";
   const bool complete = name == "bool" || name.starts_with("float8");
-  if (!complete) name += std::to_string(dtype.bits * dtype.lanes);
+  if (!complete) name += std::to_string(dtype.bits);
+  if (dtype.lanes != 1) name += "x" + std::to_string(dtype.lanes);
   return nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), shape, name, contiguous,
-                        array.device_type() == nb::device::cpu::value);
+                        array.device_type() == nb::device::cpu::value, read_only);
 }
 
 OwnedBuffer allocate(Context& self, std::size_t bytes) {
@@ -402,7 +408,7 @@ void bind_context(nb::module_& module) {
       .def("dump", &Context::dump, nb::call_guard<nb::gil_scoped_release>())
       .def("shutdown", &Context::shutdown, nb::call_guard<nb::gil_scoped_release>());
   module.def("buffer", &buffer, "object"_a);
-  module.def("dlpack", &dlpack, "array"_a);
+  module.def("dlpack", &dlpack, "array"_a, "writable"_a = false);
   module.def("inproc", &inproc, "rank_count"_a, "peer_memory"_a = true, "transport"_a = "inproc");
 }
 

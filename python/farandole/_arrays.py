@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from dataclasses import dataclass
@@ -27,14 +28,16 @@ _OF_ML_DTYPES = ("bfloat16", "float8_e4m3", "float8_e5m2")
 
 @dataclass(slots=True)
 class Buffer:
-    """A contiguous CPU array of any library; `owner` keeps the memory alive."""
+    """A contiguous CPU array of any library."""
 
-    owner: Any
+    owner: Any  # what the caller gave, or the array made for the result
     pointer: int
     shape: tuple[int, ...]
     count: int
     dtype: str  # one of _native.DTYPES
     read_only: bool
+    kept: Any = None  # keeps the memory alive and where it is
+    scalar: bool = False  # a NumPy scalar, whose results of shape () are scalars
 
 
 @cache
@@ -78,11 +81,11 @@ def _numpy_name(dtype: np.dtype[Any], argument: str) -> str:
 def _of_tensor(tensor: Any, argument: str) -> Buffer:
     """A torch tensor's. DLPack says it 2 us later, and nothing of lazy negation."""
     strided = tensor.layout is sys.modules["torch"].strided
-    if not (strided and tensor.is_cpu and tensor.is_contiguous()):
+    if not (strided and tensor.is_cpu and not tensor.is_nested and tensor.is_contiguous()):
+        shape = "a shape of its own" if tensor.is_nested else f"shape {tuple(tensor.shape)}"
         raise InvalidArgumentError(
             f"argument '{argument}' is a tensor on {tensor.device} with layout {tensor.layout} and "
-            f"shape {tuple(tensor.shape)} that is not contiguous or not on the CPU, "
-            "allowed is a contiguous CPU tensor."
+            f"{shape} that is not contiguous or not on the CPU, allowed is a contiguous CPU tensor."
         )
     if tensor.is_conj() or tensor.is_neg():
         raise InvalidArgumentError(
@@ -93,7 +96,101 @@ def _of_tensor(tensor: Any, argument: str) -> Buffer:
     if name is None:
         name = _checked_name(str(tensor.dtype).removeprefix("torch."), argument)
         _NAMES[tensor.dtype] = name
-    return Buffer(tensor, tensor.data_ptr(), tuple(tensor.shape), tensor.numel(), name, False)
+    try:
+        pointer = tensor.data_ptr()
+    except RuntimeError as error:
+        raise InvalidArgumentError(
+            f"argument '{argument}' is a {type(tensor).__name__} without memory of its own "
+            f"({error}), allowed is a tensor that has some."
+        ) from None
+    return Buffer(tensor, pointer, tuple(tensor.shape), tensor.numel(), name, False, tensor)
+
+
+def _of_ndarray(array: np.ndarray[Any, Any], argument: str) -> Buffer:
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+        raise InvalidArgumentError(
+            f"argument '{argument}' is a masked array, whose mask would be ignored; allowed is "
+            "what its filled() returns, or its data and mask one by one."
+        )
+    if not array.flags.c_contiguous:
+        raise InvalidArgumentError(
+            f"argument '{argument}' is an array with strides {array.strides}, "
+            "allowed is a C-contiguous array."
+        )
+    dtype = array.dtype
+    name = _NAMES.get(dtype) or _numpy_name(dtype, argument)
+    pointer, _, read_only = _native.buffer(array)
+    return Buffer(array, pointer, array.shape, array.size, name, read_only, array)
+
+
+def _of_dlpack(array: Any, argument: str, writable: bool) -> Buffer:
+    described = _native.dlpack(array, writable)
+    if described is None:
+        raise InvalidArgumentError(
+            f"argument '{argument}' is a {type(array).__name__} whose __dlpack__() gives no "
+            "array, allowed is a NumPy array or an object with the DLPack or buffer protocol."
+        )
+    pointer, shape, name, contiguous, on_cpu, read_only = described
+    if not contiguous or not on_cpu:
+        raise InvalidArgumentError(
+            f"argument '{argument}' is not contiguous or not on the CPU, "
+            "allowed is a contiguous CPU array."
+        )
+    if writable and not read_only:  # what DLPack cannot say of older exporters
+        with contextlib.suppress(TypeError, ValueError, BufferError):
+            read_only = memoryview(array).readonly
+    name = _checked_name(name, argument)
+    return Buffer(array, pointer, tuple(shape), math.prod(shape), name, read_only, array)
+
+
+# What the letters of the buffer protocol stand for; how many bits is in the size of an item, which
+# differs between "l" and "<l", and which ctypes does not always say by its letter.
+_KINDS = {"?": "bool", **dict.fromkeys("bhilqn", "int"), **dict.fromkeys("BHILQN", "uint")}
+_KINDS |= {**dict.fromkeys("efd", "float"), "Zf": "complex", "Zd": "complex"}
+
+
+def _format_name(view: memoryview, argument: str) -> str:
+    """Our dtype of a memoryview's format."""
+    order, letters = "@", view.format
+    if letters[:1] in ("@", "=", "<", ">", "!"):
+        order, letters = letters[0], letters[1:]
+    foreign = ">!" if sys.byteorder == "little" else "<"
+    if letters not in _KINDS or (order in foreign and view.itemsize > 1):
+        raise InvalidArgumentError(
+            f"argument '{argument}' is a buffer of format {view.format!r}, allowed are "
+            + ", ".join(_KINDS)
+            + " in this machine's byte order."
+        )
+    kind = _KINDS[letters]
+    return _checked_name("bool" if kind == "bool" else f"{kind}{8 * view.itemsize}", argument)
+
+
+def _of_buffer(array: Any, argument: str) -> Buffer:
+    """What speaks the buffer protocol: bytes, array.array, ctypes, mmap. The view is kept, so that
+    nothing moves or shrinks the memory meanwhile."""
+    try:
+        view = memoryview(array)
+    except TypeError:
+        hint = ""
+        if isinstance(array, bool | int | float | complex):
+            hint = f" with a dtype that all ranks share, such as numpy.float64({array!r})"
+        raise InvalidArgumentError(
+            f"argument '{argument}' is {_a(type(array).__name__)}, allowed is a NumPy array or "
+            f"scalar, or an object with the DLPack or buffer protocol{hint}."
+        ) from None
+    if not view.c_contiguous:
+        raise InvalidArgumentError(
+            f"argument '{argument}' is a buffer with strides {view.strides}, "
+            "allowed is a C-contiguous one."
+        )
+    name = _format_name(view, argument)
+    shape = view.shape or ()
+    pointer = _native.buffer(view)[0]
+    return Buffer(array, pointer, shape, math.prod(shape), name, view.readonly, view)
+
+
+def _a(name: str) -> str:
+    return ("an " if name[:1] in "aeiou" else "a ") + name
 
 
 def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
@@ -103,34 +200,16 @@ def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
     dtype that the library does not know, or read-only where it is to be written.
     """
     if isinstance(array, np.ndarray):
-        if not array.flags.c_contiguous:
-            raise InvalidArgumentError(
-                f"argument '{argument}' is an array with strides {array.strides}, "
-                "allowed is a C-contiguous array."
-            )
-        pointer, _, read_only = _native.buffer(array)
-        dtype = array.dtype
-        name = _NAMES.get(dtype) or _numpy_name(dtype, argument)
-        found = Buffer(array, pointer, array.shape, array.size, name, read_only)
+        found = _of_ndarray(array, argument)
     elif "torch" in sys.modules and isinstance(array, sys.modules["torch"].Tensor):
         found = _of_tensor(array, argument)
+    elif isinstance(array, np.generic):
+        found = _of_ndarray(np.asarray(array), argument)
+        found.scalar = found.read_only = True  # a scalar never changes; this is a copy
     elif hasattr(array, "__dlpack__"):
-        pointer, shape, name, contiguous, on_cpu = _native.dlpack(array)
-        if not contiguous or not on_cpu:
-            raise InvalidArgumentError(
-                f"argument '{argument}' is not contiguous or not on the CPU, "
-                "allowed is a contiguous CPU array."
-            )
-        name = _checked_name(name, argument)
-        found = Buffer(array, pointer, tuple(shape), math.prod(shape), name, False)
+        found = _of_dlpack(array, argument, writable)
     else:
-        try:
-            return describe(np.frombuffer(array, np.uint8), argument, writable)
-        except TypeError:
-            raise InvalidArgumentError(
-                f"argument '{argument}' is a {type(array).__name__}, allowed is a NumPy array or "
-                "an object with the DLPack or buffer protocol."
-            ) from None
+        found = _of_buffer(array, argument)
     if writable and found.read_only:
         raise InvalidArgumentError(
             f"argument '{argument}' is read-only, allowed is a writable array."

@@ -42,8 +42,9 @@ class Call:
     """Arguments of Communicator.run in the native module; what must stay alive; the result."""
 
     arguments: tuple[Any, ...]
-    source: Any
+    kept: Any
     result: Any
+    scalar: bool = False  # the result is an array of shape () and goes to the caller as a scalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ def _call(
         *(counts or (None, None)),
         counts is not None,
     )
-    return Call(arguments, source.owner, target.owner)
+    # Only an array made for a scalar is one itself; an `out` that is given never is.
+    return Call(arguments, (source.kept, target.kept), target.owner, target.scalar)
 
 
 def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
@@ -102,7 +104,9 @@ def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
     if out is None:
         dtype = owner.dtype if isinstance(owner, np.ndarray) else numpy_dtype(like.dtype)
         made = np.empty(shape, dtype)
-        return Buffer(made, _native.buffer(made)[0], shape, made.size, like.dtype, False)
+        scalar = like.scalar and shape == ()
+        pointer = _native.buffer(made)[0]
+        return Buffer(made, pointer, shape, made.size, like.dtype, False, made, scalar)
     if out is owner and shape == like.shape and not like.read_only:
         return like
     target = describe(out, "out", True)
@@ -176,7 +180,7 @@ def reduce(group: Group, array: Any, out: Any, op: str, root: int, options: Opti
     else:
         target = _NOTHING
     call = _call("reduce", source, target, source.count, options, op=op, root=root)
-    return call if group.rank == root else Call(call.arguments, (array, out), None)
+    return call if group.rank == root else Call(call.arguments, call.kept, None)
 
 
 def broadcast(array: Any, out: Any, root: int, options: Options) -> Call:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
+import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from farandole._arrays import FROM_FOREIGN, numpy_dtype
 from farandole._machine import adopt_machine
 from farandole.communicator import Communicator
 from farandole.errors import FarandoleError, InvalidArgumentError
+
+_NBYTES_MAX = 2**50  # more than any machine has, and far from where sizes overflow
 
 _lock = threading.Lock()
 _context: _native.Context | None = None
@@ -147,9 +151,19 @@ def empty(shape: int | tuple[int, ...], dtype: Any = "float32") -> np.ndarray[An
         raise InvalidArgumentError(
             f"argument 'dtype' is {kind.name}, allowed are " + ", ".join(_native.DTYPES) + "."
         )
-    dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
-    if any(dimension < 0 for dimension in dimensions):
-        raise InvalidArgumentError(f"argument 'shape' is {shape}, allowed are sizes >= 0.")
-    count = int(np.prod(dimensions, dtype=np.int64))
-    owner: Any = context().allocate(max(count * kind.itemsize, 1))
+    if not kind.isnative:
+        raise InvalidArgumentError(
+            f"argument 'dtype' is {kind.str}, allowed is this machine's byte order."
+        )
+    try:
+        sizes = shape if isinstance(shape, Iterable) else (shape,)
+        dimensions = tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        dimensions = (-1,)
+    nbytes = math.prod(dimensions) * kind.itemsize
+    if any(size < 0 for size in dimensions) or nbytes > _NBYTES_MAX:
+        raise InvalidArgumentError(
+            f"argument 'shape' is {shape!r}, allowed are sizes >= 0 of at most 2^50 bytes in all."
+        )
+    owner: Any = context().allocate(max(nbytes, 1))
     return np.ndarray(dimensions, kind, buffer=owner)

@@ -50,7 +50,7 @@ def natives(messages: Iterable[Send | Recv]) -> tuple[list[Native], list[Any], l
                 f"batch: argument 'messages' holds a {type(message).__name__}, allowed are Send "
                 "and Recv."
             )
-        kept.append(buffer.owner)
+        kept.append(buffer.kept)
         is_send = isinstance(message, Send)
         rows.append((is_send, buffer.pointer, buffer.count, DTYPE_INDEX[buffer.dtype], peer))
     return rows, kept, received

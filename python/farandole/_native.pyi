@@ -19,8 +19,11 @@ HOPS: list[str]
 def buffer(object: Any) -> tuple[int, int, bool]:
     """Address, bytes and read-only flag of a C-contiguous buffer. The caller keeps it alive."""
 
-def dlpack(array: Any) -> tuple[int, list[int], str, bool, bool]:
-    """Address, shape, dtype name, whether contiguous, whether on the CPU."""
+def dlpack(
+    array: Any, writable: bool = False
+) -> tuple[int, list[int], str, bool, bool, bool] | None:
+    """Address, shape, dtype name, whether contiguous, whether on the CPU, and, if `writable` asks
+    for it, whether read-only. None if the object gives no array."""
 
 class Request:
     """An operation in flight. Dropping it does not cancel it."""

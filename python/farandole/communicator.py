@@ -33,12 +33,15 @@ def _ended(native: _native.Request) -> bool:
 class Request:
     """An operation in flight; keeps its arrays alive until it ended, also when it is dropped."""
 
-    __slots__ = ("_native", "_result", "_source")
+    __slots__ = ("_kept", "_native", "_result", "_scalar")
 
-    def __init__(self, native: _native.Request, source: Any, result: Any) -> None:
+    def __init__(
+        self, native: _native.Request, kept: Any, result: Any, scalar: bool = False
+    ) -> None:
         self._native = native
-        self._source = source
+        self._kept = kept
         self._result = result
+        self._scalar = scalar
         for _ in range(len(_dropped)):
             with contextlib.suppress(IndexError):  # another thread was quicker
                 kept = _dropped.popleft()
@@ -47,12 +50,12 @@ class Request:
 
     def __del__(self) -> None:
         if not _ended(self._native):
-            _dropped.append((self._native, self._source, self._result))
+            _dropped.append((self._native, self._kept, self._result))
 
     def wait(self) -> Any:
         """Blocks, without the GIL, until the operation ended; returns its result array."""
         self._native.wait()
-        return self._result
+        return self._result[()] if self._scalar else self._result
 
     def test(self) -> bool:
         """True once it ended. Does not block."""
@@ -123,10 +126,10 @@ class Communicator:
         """Element-wise reduction over all ranks; every rank gets it. `op` is one of sum, product,
         min, max, average, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or,
         bitwise_xor, premultiplied_sum (every input times `factor`, then sum)."""
-        if isinstance(array, np.ndarray) and op in REDUCTION_INDEX:  # saves 1 us of 3
+        if type(array) is np.ndarray and op in REDUCTION_INDEX:  # saves 1 us of 3
             target = np.empty(array.shape, array.dtype) if out is None else out
             more = (algorithm or "", name or "", factor, deterministic)
-            if isinstance(target, np.ndarray) and self.native.allreduce_plain(
+            if type(target) is np.ndarray and self.native.allreduce_plain(
                 array, target, REDUCTION_INDEX[op], *more
             ):
                 return target
@@ -487,10 +490,10 @@ class Communicator:
 
     def _run(self, call: Call) -> Any:
         self.native.run(*call.arguments)
-        return call.result
+        return call.result[()] if call.scalar else call.result
 
     def _start(self, call: Call) -> Request:
-        return Request(self.native.start(*call.arguments), call.source, call.result)
+        return Request(self.native.start(*call.arguments), call.kept, call.result, call.scalar)
 
     def _exchange_async(
         self, messages: list[Send | Recv], name: str | None, result: Any
