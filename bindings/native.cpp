@@ -1,12 +1,15 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -14,6 +17,7 @@
 #include "base/copy.hpp"
 #include "base/settings.hpp"
 #include "bindings.hpp"
+#include "bootstrap/starters.hpp"
 #include "farandole/types.hpp"
 
 namespace nb = nanobind;
@@ -61,6 +65,42 @@ nb::object setting(const std::string& name) {
     return nb::int_(static_cast<std::int64_t>(number));
   }
   raise({ErrorKind::kInvalidArgument, "argument 'name' is '" + name + "', which is no setting."});
+}
+
+nb::list names_of(const Names& names) {
+  nb::list list;
+  for (const char* name : names) {
+    if (name != nullptr) list.append(name);
+  }
+  return list;
+}
+
+nb::list starters_table() {
+  static constexpr const char* kMeetings[] = {"own", "master", "host", "none"};
+  nb::list rows;
+  for (const Starter& starter : starters()) {
+    nb::dict row;
+    row["name"] = starter.name;
+    row["meeting"] = kMeetings[static_cast<int>(starter.meeting)];
+    row["rank"] = names_of(starter.rank);
+    row["size"] = names_of(starter.size);
+    row["local_rank"] = names_of(starter.local_rank);
+    row["local_size"] = names_of(starter.local_size);
+    row["job"] = names_of(starter.job);
+    row["step"] = names_of(starter.step);
+    rows.append(row);
+  }
+  return rows;
+}
+
+/// Who started a process with this environment: a name of the table, or "alone".
+std::string started_by(const std::map<std::string, std::string>& environment) {
+  const Starter* const starter = starter_of([&](const char* name) -> std::optional<std::string> {
+    const auto found = environment.find(name);
+    if (found == environment.end() || found->second.empty()) return std::nullopt;
+    return found->second;
+  });
+  return starter != nullptr ? starter->name : "alone";
 }
 
 const char* class_name(ErrorKind kind) {
@@ -118,6 +158,8 @@ NB_MODULE(_native, module) {
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
   module.def("setting", &setting, nb::arg("name"));
+  module.def("starters", &starters_table);
+  module.def("started_by", &started_by, nb::arg("environment"));
   module.def("copy_to_memory", &copy_all_to_memory, nb::arg("copies"));
   bind_reduce(module);
   bind_schedule(module);

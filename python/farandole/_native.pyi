@@ -6,7 +6,7 @@ Enum values are indices into `DTYPES`, `REDUCTIONS` and `COLLECTIVES`. Every cal
 releases the GIL. Errors are the classes of farandole.errors, raised with their attributes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 DTYPES: list[str]
@@ -428,6 +428,13 @@ def algorithms() -> list[dict[str, str]]:
 
 def setting(name: str) -> Any:
     """The value in force, of the type that its row of the table asks for."""
+
+def starters() -> list[dict[str, Any]]:
+    """name; meeting: own, master, host or none; lists of variables: rank, size, local_rank,
+    local_size, job, step. In the order in which they are looked for."""
+
+def started_by(environment: Mapping[str, str]) -> str:
+    """A name of starters(), or "alone"."""
 
 def settings() -> list[dict[str, str]]:
     """name, type, default, value, help of every environment variable."""

@@ -1,15 +1,16 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <array>
 #include <charconv>
+#include <optional>
 #include <string>
 
+#include "base/log.hpp"
 #include "base/settings.hpp"
 #include "bootstrap/job.hpp"
 #include "bootstrap/secret.hpp"
 #include "bootstrap/sha256.hpp"
-#include "bootstrap/slurm.hpp"
+#include "bootstrap/starters.hpp"
 #include "bootstrap/variables.hpp"
 
 namespace farandole {
@@ -26,30 +27,58 @@ Error invalid(const std::string& message) {
   return Error{ErrorKind::kInvalidArgument, message};
 }
 
-/// The four variables with which a launcher numbers its processes; unset ones are null.
-struct Numbering {
-  const char* rank;
-  const char* size;
-  const char* local_rank;
-  const char* local_size;
-};
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
 
-/// Reads rank and size, and the local ones where the launcher tells them, else as if every
-/// process had a host of its own.
-Result<void> read_numbering(const Numbering& names, Job& job) {
-  const auto size = integer_variable(names.size, 1, kSizeMax);
+/// "HOROVOD_RANK=1, HOROVOD_SIZE=4 of horovodrun".
+std::string evidence(const Starter& starter) {
+  return what_it_told(starter, variable) + " of " + starter.name;
+}
+
+/// A process that is one of several, and does not know which or of how many.
+Error half_told(const Starter& starter) {
+  const char* const missing = first_set(starter.rank, variable) ? starter.size[0] : starter.rank[0];
+  std::string message = "this is not the only process by " + evidence(starter) + ", and ";
+  if (starter.remedy != nullptr) {
+    message += starter.remedy;
+  } else if (missing != nullptr) {
+    message += std::string(missing) + " is not set: set it";
+  } else {
+    message += "how many there are is not told: start them with `farandole run`, torchrun or srun";
+  }
+  return invalid(message +
+                 ", or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; for a process that is "
+                 "alone FARANDOLE_RANK=0 and FARANDOLE_SIZE=1.");
+}
+
+/// Reads rank and size, and the local ones where the starter tells them, else as if every process
+/// had a host of its own. Local ones are a hint: the ranks settle them once they have met.
+Result<void> read_numbering(const Starter& starter, Job& job) {
+  const char* const rank_name = first_set(starter.rank, variable);
+  const char* const size_name = first_set(starter.size, variable);
+  if (rank_name == nullptr || size_name == nullptr) return half_told(starter);
+  const auto size = integer_variable(size_name, 1, kSizeMax);
   if (!size) return size.error();
-  const auto rank = integer_variable(names.rank, 0, *size - 1);
+  const auto rank = integer_variable(rank_name, 0, *size - 1);
   if (!rank) return rank.error();
-  const auto local_size = integer_variable(names.local_size, 1, *size, 1);
-  if (!local_size) return local_size.error();
-  const auto local_rank = integer_variable(
-      names.local_rank, 0, variable(names.local_size) ? *local_size - 1 : *size - 1, 0);
-  if (!local_rank) return local_rank.error();
   job.rank = Rank{*rank};
   job.size = *size;
-  job.local_rank = *local_rank;
-  job.local_size = *local_size;
+  const char* const local_size_name = first_set(starter.local_size, variable);
+  if (local_size_name != nullptr) {
+    const auto local_size = integer_variable(local_size_name, 1, *size);
+    if (!local_size) return local_size.error();
+    job.local_size = *local_size;
+  } else if (is_loopback(variable("MASTER_ADDR").value_or(""))) {
+    job.local_rank = *rank;
+    job.local_size = *size;
+  }
+  if (const char* const name = first_set(starter.local_rank, variable)) {
+    const int high = local_size_name != nullptr ? job.local_size : *size;
+    const auto local_rank = integer_variable(name, 0, high - 1);
+    if (!local_rank) return local_rank.error();
+    job.local_rank = *local_rank;
+  }
   return {};
 }
 
@@ -97,134 +126,79 @@ Result<void> read_master(Job& job) {
   return {};
 }
 
-Error no_address(const Job& job, const char* variables) {
-  return invalid("the job has " + std::to_string(job.size) + " ranks, " +
-                 std::to_string(job.local_size) + " of them on this host, and no address of rank " +
-                 "0; export " + variables + " to all of them.");
+Error no_address(const Starter& starter, const Job& job, const char* variables) {
+  return invalid("the job has " + std::to_string(job.size) + " ranks (" + evidence(starter) +
+                 "), " + std::to_string(job.local_size) +
+                 " of them on this host, and no address of rank 0; export " + variables +
+                 " to all of them.");
 }
 
-/// Address and port of a job whose launcher names a job but no meeting point.
-Result<void> find_meeting_point(Job& job) {
+/// The job's name by its starter, if that tells one.
+std::optional<std::string> job_name(const Starter& starter) {
+  std::string id;
+  for (const Names& names : {starter.job, starter.step}) {
+    if (names[0] == nullptr) continue;
+    const char* const name = first_set(names, variable);
+    if (name == nullptr) return std::nullopt;
+    id += (id.empty() ? "" : ".") + *variable(name);
+  }
+  return id.empty() ? std::nullopt : std::optional(id);
+}
+
+/// The job's name, and address and port of rank 0.
+Result<void> find_meeting_point(const Starter& starter, Job& job) {
+  if (const auto point = variable("FARANDOLE_RENDEZVOUS")) {
+    job.id = *point;
+    return read_rendezvous(*point, job);
+  }
+  if (starter.meeting == Starter::Meeting::kOwn) {
+    return invalid("FARANDOLE_RENDEZVOUS is not set, allowed is host:port of rank 0.");
+  }
   const bool one_host = job.local_size == job.size;
+  const auto address = variable("MASTER_ADDR"), port = variable("MASTER_PORT");
+  std::optional<std::string> id = job_name(starter);
+  const bool by_master = starter.meeting == Starter::Meeting::kMaster || (!id && !one_host);
+  if (by_master) {
+    if (!address || !port) return no_address(starter, job, "MASTER_ADDR and MASTER_PORT");
+    id = id.value_or("") + " at " + *address + ":" + *port;
+  }
+  if (!id) id = launcher_identity(first_set(starter.rank, variable));
+  job.id = std::string(starter.name) + " " + *id;
   if (auto read = read_master(job); !read) return read.error();
-  if (job.address.empty() && !one_host) return no_address(job, "MASTER_ADDR");
+  if (job.address.empty() && !one_host) return no_address(starter, job, "MASTER_ADDR");
   if (job.port == 0) derive_ports(job);
   if (one_host) job.address = "127.0.0.1";
   return {};
 }
 
-Result<void> from_farandole(Job& job) {
-  job.started_by = "farandole run";
-  const Numbering names{"FARANDOLE_RANK", "FARANDOLE_SIZE", "FARANDOLE_LOCAL_RANK",
-                        "FARANDOLE_LOCAL_SIZE"};
-  if (auto read = read_numbering(names, job); !read) return read.error();
-  const auto rendezvous = variable("FARANDOLE_RENDEZVOUS");
-  if (job.size > 1 && !rendezvous) {
-    return invalid("FARANDOLE_RENDEZVOUS is not set, allowed is host:port of rank 0.");
-  }
-  job.id = rendezvous.value_or("alone");
-  return {};
-}
-
-Result<void> from_torchrun(Job& job) {
-  const auto run = variable("TORCHELASTIC_RUN_ID");
-  job.started_by = run ? "torchrun" : "RANK and WORLD_SIZE";
-  const Numbering names{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-  if (auto read = read_numbering(names, job); !read) return read.error();
-  if (job.size == 1) return {};
-  const auto address = variable("MASTER_ADDR");
-  const auto port = variable("MASTER_PORT");
-  if (!address || !port) return no_address(job, "MASTER_ADDR and MASTER_PORT");
-  const bool local = *address == "localhost" || address->starts_with("127.");
-  if (local && !variable("LOCAL_WORLD_SIZE")) {
-    job.local_rank = job.rank.value();
-    job.local_size = job.size;
-  }
-  job.id = run.value_or("") + " at " + *address + ":" + *port;
-  return find_meeting_point(job);
-}
-
-Result<void> from_open_mpi(Job& job) {
-  job.started_by = "Open MPI";
-  const Numbering names{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-  if (auto read = read_numbering(names, job); !read) return read.error();
-  const auto id =
-      first_variable({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_ess_jobid"});
-  job.id = "Open MPI " + (id ? *id : launcher_identity("OMPI_COMM_WORLD_RANK"));
-  return find_meeting_point(job);
-}
-
-/// MPICH and its relatives (Intel MPI, MVAPICH), whose launcher is Hydra.
-Result<void> from_mpich(Job& job) {
-  job.started_by = "MPICH";
-  const Numbering names{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-  if (auto read = read_numbering(names, job); !read) return read.error();
-  if (job.local_size == job.size) {
-    job.id = "MPICH " + launcher_identity("PMI_RANK");
-    return find_meeting_point(job);
-  }
-  // Nothing that Hydra sets is the same on two hosts and different in two jobs.
-  const auto address = variable("MASTER_ADDR");
-  const auto port = variable("MASTER_PORT");
-  if (!address || !port) return no_address(job, "MASTER_ADDR and MASTER_PORT");
-  job.id = "MPICH at " + *address + ":" + *port;
-  return find_meeting_point(job);
-}
-
-Result<void> read_slurm_local_size(Job& job, bool one_node) {
-  if (one_node) job.local_size = job.size;
-  const auto counts_text = first_variable({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
-  if (!counts_text) return {};
-  const auto counts = expand_task_counts(*counts_text);
-  if (!counts || counts->empty()) {
-    return invalid("SLURM_TASKS_PER_NODE is '" + *counts_text +
-                   "', allowed is a list as in 2(x3),1.");
-  }
-  const auto node = integer_variable("SLURM_NODEID", 0, static_cast<int>(counts->size()) - 1, 0);
-  if (!node) return node.error();
-  job.local_size = std::clamp((*counts)[static_cast<std::size_t>(*node)], 1, job.size);
-  return {};
-}
-
-Result<void> from_slurm(Job& job) {
-  job.started_by = "Slurm";
-  const char* const size =
-      variable("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-  const Numbering names{"SLURM_PROCID", size, "SLURM_LOCALID", "FARANDOLE_LOCAL_SIZE"};
-  if (auto read = read_numbering(names, job); !read) return read.error();
-  const auto list = first_variable({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
-  if (list) {
-    const auto hosts = expand_node_list(*list);
-    if (!hosts) {
-      return invalid("SLURM_JOB_NODELIST is '" + *list + "', allowed is a list as in n[03-07,9].");
-    }
-    if (auto read = read_slurm_local_size(job, hosts->size() == 1); !read) return read.error();
-    job.address = hosts->front();
-  }
-  job.id = "Slurm " + variable("SLURM_JOB_ID").value_or("") + "." +
-           variable("SLURM_STEP_ID").value_or("");
-  return find_meeting_point(job);
-}
-
-/// A batch script sees most of Slurm's variables too; only a task of a step is one of many.
-bool is_slurm_task() {
-  const auto step = variable("SLURM_STEP_ID");
-  constexpr std::size_t kOrdinaryStepDigits = 9;  // batch, extern and interactive have ten
-  return variable("SLURM_PROCID") && step && step->size() <= kOrdinaryStepDigits;
+/// Slurm's batch script and interactive shell are one process each, whatever they have reserved.
+void warn_of_a_batch_script() {
+  const auto tasks = variable("SLURM_NTASKS");
+  if (!variable("SLURM_PROCID") || !tasks || *tasks == "1") return;
+  log(LogLevel::kWarning,
+      "this process is Slurm's batch script or shell and no task of a step, so it is a job of one "
+      "rank; `srun python ...` or `farandole run -n " +
+          *tasks + " python ...` starts " + *tasks + ".");
 }
 
 Result<void> identify(Job& job) {
-  if (variable("FARANDOLE_RANK") || variable("FARANDOLE_SIZE")) return from_farandole(job);
-  if (variable("RANK") && variable("WORLD_SIZE")) return from_torchrun(job);
-  if (variable("OMPI_COMM_WORLD_RANK")) return from_open_mpi(job);
-  // Slurm's own start-up may set PMI_RANK too; Hydra's variables are complete.
-  const bool hydra = variable("MPI_LOCALNRANKS").has_value();
-  if (variable("PMI_RANK") && (hydra || !is_slurm_task())) return from_mpich(job);
-  if (is_slurm_task()) return from_slurm(job);
-  job.started_by = "alone";
-  job.id = "alone";
-  return {};
+  const Starter* const starter = starter_of(variable);
+  if (starter == nullptr) {
+    job.started_by = "alone";
+    job.id = "alone";
+    warn_of_a_batch_script();
+    return {};
+  }
+  job.started_by = starter->name;
+  if (auto read = read_numbering(*starter, job); !read) return read.error();
+  if (starter->complete != nullptr) {
+    if (auto done = starter->complete(job); !done) return done.error();
+  }
+  if (job.size == 1) {
+    job.id = "alone";
+    return {};
+  }
+  return find_meeting_point(*starter, job);
 }
 
 Result<void> read_settings(Job& job) {
@@ -256,9 +230,6 @@ Result<Job> job_from_environment() {
   if (auto read = identify(job); !read) return read.error();
   if (auto read = read_settings(job); !read) return read.error();
   if (const auto name = variable("FARANDOLE_JOB")) job.id = *name;
-  if (const auto point = variable("FARANDOLE_RENDEZVOUS")) {
-    if (auto read = read_rendezvous(*point, job); !read) return read.error();
-  }
   if (job.size == 1) return job;
   auto secret = job_secret();
   if (!secret) return secret.error();

@@ -27,12 +27,12 @@ struct Job {
   std::string secret;      // proves membership; never on a command line, never logged
   std::chrono::milliseconds timeout{30000};         // FARANDOLE_TIMEOUT: a silent peer is gone
   std::chrono::milliseconds start_timeout{120000};  // FARANDOLE_START_TIMEOUT
-  std::string started_by;  // "farandole run", "torchrun", "Open MPI", "MPICH", "Slurm", "alone"
+  std::string started_by;                           // a name of starters(), or "alone"
 };
 
-/// Reads the environment of farandole run, torchrun, Open MPI, MPICH and Slurm, in this order of
-/// preference; none of them: a job of one.
-/// Errors    kInvalidArgument naming the variable, its value and what is allowed.
+/// Reads the environment of whoever of starters() started this process; nobody: a job of one.
+/// Errors    kInvalidArgument naming the variable, its value and what is allowed, or, for a process
+///           that is one of several and cannot find the others, what was seen and what to set.
 Result<Job> job_from_environment();
 
 }  // namespace farandole

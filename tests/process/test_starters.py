@@ -3,7 +3,8 @@
 """Goal: one script runs unchanged under each way of starting it, alone and beside other jobs.
 
 Method: four ranks run one of each collective and print what they got. torchrun and mpiexec are
-looked for first; what is not installed is skipped by name.
+looked for first; what is not installed is skipped by name. Starters of machines that nobody has at
+home are imitated by the variables that they set.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import importlib.util
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +107,85 @@ def test_mpiexec(kind: str, programs: Path, tmp_path: Path) -> None:
     options = ["--oversubscribe", "--allow-run-as-root"] if kind == "Open MPI" else []
     command = [program, *options, "-n", str(RANKS), sys.executable, str(programs / "once.py")]
     check(run(command, tmp_path), RANKS, kind)
+
+
+def by_names(names: str, **others: str) -> Callable[[int, int], dict[str, str]]:
+    """Variables of rank r of n on one host, from the names of rank, size and the local ones."""
+    return lambda rank, size: (
+        others | dict(zip(names.split(), map(str, (rank, size, rank, size)), strict=False))
+    )
+
+
+# As the starters set them; where the names are from, src/bootstrap/starters.cpp says.
+IMITATED = {
+    "RANK and WORLD_SIZE": by_names("RANK WORLD_SIZE", MASTER_ADDR="localhost"),
+    "horovodrun": by_names(
+        "HOROVOD_RANK HOROVOD_SIZE HOROVOD_LOCAL_RANK HOROVOD_LOCAL_SIZE",
+        HOROVOD_GLOO_RENDEZVOUS_ADDR="127.0.0.1",
+    ),
+    "jsrun": by_names(
+        "JSM_NAMESPACE_RANK JSM_NAMESPACE_SIZE JSM_NAMESPACE_LOCAL_RANK JSM_NAMESPACE_LOCAL_SIZE",
+        PMIX_NAMESPACE="1",
+    ),
+    "MVAPICH": by_names(
+        "MV2_COMM_WORLD_RANK MV2_COMM_WORLD_SIZE MV2_COMM_WORLD_LOCAL_RANK"
+        " MV2_COMM_WORLD_LOCAL_SIZE"
+    ),
+    "PALS": by_names("PALS_RANKID PMI_SIZE PALS_LOCAL_RANKID PMI_LOCAL_SIZE"),
+    "Flux": by_names("FLUX_TASK_RANK FLUX_JOB_SIZE FLUX_TASK_LOCAL_ID", FLUX_JOB_NNODES="1"),
+}
+# What is different in every job.
+JOB_NAMES = ("HOROVOD_GLOO_RENDEZVOUS_PORT", "LSB_JOBID", "PALS_APID", "FLUX_JOB_ID")
+
+
+# Goal: a job starts under the variables of each starter, when nothing but these tells of it.
+# Method: the processes that a starter would start, by its variables.
+@pytest.mark.parametrize("started_by", IMITATED)
+def test_imitated_starter(started_by: str, programs: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1] - 1)  # MASTER_PORT itself is torch's
+    job = {"MASTER_PORT": port} if started_by == "RANK and WORLD_SIZE" else {}
+    job |= dict.fromkeys(JOB_NAMES, f"{os.getpid()}{time.monotonic_ns()}")
+    job |= {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(programs / "once.py")],
+            env=os.environ | job | IMITATED[started_by](rank, 2),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [rank.communicate(timeout=DEADLINE_SECONDS)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0]
+    check("".join(outputs), 2, started_by)
+
+
+# Goal: no process that is one of several takes itself for alone.
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"PMIX_RANK": "0", "PMIX_NAMESPACE": "prterun-1"},
+        {"ALPS_APP_PE": "1"},
+        {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_NPROC_PER_NODE": "1"},
+        {"SM_HOSTS": '["algo-1", "algo-2"]'},
+        {"HOROVOD_RANK": "1"},
+        {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost"},
+    ],
+    ids=lambda variables: next(iter(variables)),
+)
+def test_one_of_several_is_not_alone(variables: dict[str, str], programs: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(programs / "once.py")],
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_SECONDS,
+    )
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if "InvalidArgumentError" in line]
+    name, value = next(iter(variables.items()))
+    assert f"{name}={value}" in error
 
 
 def test_jobs_side_by_side(start: Start, programs: Path) -> None:

@@ -64,6 +64,14 @@ def test_the_document_of_algorithms_is_what_the_command_prints() -> None:
     assert document.read_text(encoding="utf-8") == output_of("algorithms", "--markdown")
 
 
+def test_the_document_of_starters_is_what_the_command_prints() -> None:
+    document = Path(__file__).resolve().parents[2] / "docs" / "starters.md"
+    assert document.read_text(encoding="utf-8") == output_of("settings", "--starters", "--markdown")
+    rows = json.loads(output_of("settings", "--starters", "--json"))
+    assert [row["starter"] for row in rows] == [row["name"] for row in _native.starters()]
+    assert all(row["starter"] in output_of("settings", "--starters") for row in rows)
+
+
 def test_markdown_does_not_depend_on_this_environment() -> None:
     plain = output_of("settings", "--markdown")
     assert output_of("settings", "--markdown", FARANDOLE_TIMEOUT="77") == plain
@@ -129,7 +137,9 @@ def test_doctor_tells_needed_from_optional_packages(monkeypatch: pytest.MonkeyPa
         ({"RANK": "0", "WORLD_SIZE": "2"}, "RANK and WORLD_SIZE"),
         ({"OMPI_COMM_WORLD_RANK": "1"}, "Open MPI"),
         ({"PMI_RANK": "1"}, "MPICH"),
-        ({"SLURM_PROCID": "1"}, "Slurm"),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"}, "Slurm"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, "none: a job of one rank"),
+        ({"PMIX_RANK": "0"}, "PMIx"),
     ],
 )
 def test_launcher_is_told_from_the_environment(variables: dict[str, str], name: str) -> None:

@@ -117,7 +117,8 @@ def libraries() -> Iterator[Finding]:
 
 
 def launchers() -> Iterator[Finding]:
-    yield Finding("launcher", "this process", "ok", started_by(os.environ))
+    with contextlib.suppress(ImportError):  # then the native module is reported as missing
+        yield Finding("launcher", "this process", "ok", started_by(os.environ))
     for program in ("torchrun", "mpiexec", "srun"):
         path = shutil.which(program)
         yield Finding("launcher", program, "ok" if path else "absent", path or "")
@@ -134,19 +135,11 @@ def settings_in_force() -> Iterator[Finding]:
 
 
 def started_by(environment: Mapping[str, str]) -> str:
-    """Who started this process, in the order in which farandole.init() looks."""
-    for variable, name in (
-        ("FARANDOLE_RANK", "farandole run"),
-        ("TORCHELASTIC_RUN_ID", "torchrun"),
-        ("OMPI_COMM_WORLD_RANK", "Open MPI"),
-        ("PMI_RANK", "MPICH"),
-        ("SLURM_PROCID", "Slurm"),
-    ):
-        if variable in environment:
-            return name
-    if {"RANK", "WORLD_SIZE"} <= set(environment):
-        return "RANK and WORLD_SIZE"
-    return NO_JOB
+    """Who started a process with this environment, as farandole.init() finds it."""
+    from farandole import _native
+
+    name = _native.started_by(dict(environment))
+    return NO_JOB if name == "alone" else name
 
 
 def _problem(probe: Callable[[], None]) -> str:

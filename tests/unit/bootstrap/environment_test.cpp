@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "bootstrap/job.hpp"
+#include "bootstrap/starters.hpp"
 #include "bootstrap/variables.hpp"
 #include "unit/bootstrap/variables.hpp"
 
@@ -170,6 +171,152 @@ TEST(JobFromEnvironment, Mpich) {
       with(with(with(spread, "MPI_LOCALRANKID", "0"), "MASTER_ADDR", "n1"), "MASTER_PORT", "7000"));
   EXPECT_EQ(far.address, "n1");
   EXPECT_EQ(far.port, 7001);
+}
+
+// Goal: every starter's own variables make a job, on one host as on several.
+// Method: what each sets for rank 1 of 2 on one host, and for rank 5 of 8, the second of 4 on its
+// host. All processes of one job give it one name, two jobs never. MPI's own environments are in
+// tests/process/test_starters.py, with the programs themselves.
+TEST(JobFromEnvironment, EveryStarter) {
+  struct Case {
+    std::string started_by;
+    Variables names;  // of rank, size, local rank, local size: by these words
+    Variables others;
+    bool names_its_job;
+  };
+  const Case cases[] = {
+      {"horovodrun",
+       {{"rank", "HOROVOD_RANK"},
+        {"size", "HOROVOD_SIZE"},
+        {"local_rank", "HOROVOD_LOCAL_RANK"},
+        {"local_size", "HOROVOD_LOCAL_SIZE"}},
+       {{"HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.0.0.1"}, {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4711"}},
+       true},
+      {"jsrun",
+       {{"rank", "JSM_NAMESPACE_RANK"},
+        {"size", "JSM_NAMESPACE_SIZE"},
+        {"local_rank", "JSM_NAMESPACE_LOCAL_RANK"},
+        {"local_size", "JSM_NAMESPACE_LOCAL_SIZE"}},
+       {{"LSB_JOBID", "77"}, {"PMIX_NAMESPACE", "3"}},
+       true},
+      {"MVAPICH",
+       {{"rank", "MV2_COMM_WORLD_RANK"},
+        {"size", "MV2_COMM_WORLD_SIZE"},
+        {"local_rank", "MV2_COMM_WORLD_LOCAL_RANK"},
+        {"local_size", "MV2_COMM_WORLD_LOCAL_SIZE"}},
+       {},
+       false},
+      {"PALS",
+       {{"rank", "PALS_RANKID"},
+        {"size", "PMI_SIZE"},
+        {"local_rank", "PALS_LOCAL_RANKID"},
+        {"local_size", "PMI_LOCAL_SIZE"}},
+       {{"PALS_APID", "5e1"}, {"PMI_RANK", "0"}, {"PMI_LOCAL_RANK", "0"}},
+       true},
+      {"MPICH",  // as Cray's, without MPI_LOCALNRANKS
+       {{"rank", "PMI_RANK"},
+        {"size", "PMI_SIZE"},
+        {"local_rank", "PMI_LOCAL_RANK"},
+        {"local_size", "PMI_LOCAL_SIZE"}},
+       {},
+       false},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.started_by);
+    const auto variables = [&](const char* rank, const char* size, const char* local_rank,
+                               const char* local_size) {
+      Variables all = one.others;
+      all[one.names.at("rank")] = rank;
+      all[one.names.at("size")] = size;
+      all[one.names.at("local_rank")] = local_rank;
+      all[one.names.at("local_size")] = local_size;
+      return all;
+    };
+    const Variables near = variables("1", "2", "1", "2");
+    expect_numbers(good_job(near), 1, 2, 1, 2);
+    EXPECT_EQ(good_job(near).started_by, one.started_by);
+    EXPECT_EQ(good_job(near).address, "127.0.0.1");
+    EXPECT_EQ(good_job(near).id, good_job(with(near, one.names.at("rank"), "0")).id);
+    if (one.names_its_job) {
+      const std::string& name = one.others.begin()->first;
+      EXPECT_NE(good_job(near).id, good_job(with(near, name, "another")).id);
+    }
+
+    const Variables far = variables("5", "8", "1", "4");
+    const std::string lost = complaint(far);
+    EXPECT_NE(lost.find(one.names.at("rank") + "=5"), std::string::npos) << lost;
+    EXPECT_NE(lost.find("export MASTER_ADDR"), std::string::npos) << lost;
+    const Variables met = with(with(far, "MASTER_ADDR", "n1"), "MASTER_PORT", "7000");
+    expect_numbers(good_job(met), 5, 8, 1, 4);
+    EXPECT_EQ(good_job(met).address, "n1");
+    EXPECT_EQ(good_job(met).port, 7001);
+    EXPECT_EQ(good_job(with(far, "FARANDOLE_RENDEZVOUS", "n2:9")).address, "n2");
+  }
+}
+
+TEST(JobFromEnvironment, Flux) {
+  const Variables flux = {{"FLUX_TASK_RANK", "1"}, {"FLUX_TASK_LOCAL_ID", "1"},
+                          {"FLUX_JOB_SIZE", "2"},  {"FLUX_JOB_NNODES", "1"},
+                          {"FLUX_JOB_ID", "f7"},   {"PMI_RANK", "1"},
+                          {"PMI_SIZE", "2"}};
+  expect_numbers(good_job(flux), 1, 2, 1, 2);
+  EXPECT_EQ(good_job(flux).started_by, "Flux");
+  EXPECT_NE(good_job(flux).id, good_job(with(flux, "FLUX_JOB_ID", "f8")).id);
+  const Variables far = with(flux, "FLUX_JOB_NNODES", "2");
+  EXPECT_NE(complaint(far).find("FLUX_TASK_RANK=1, FLUX_JOB_SIZE=2 of Flux"), std::string::npos);
+  EXPECT_EQ(good_job(with(far, "MASTER_ADDR", "n1")).address, "n1");
+}
+
+// Goal: a process that its starter numbers is never taken for one that is alone.
+// Method: half of what each starter of the table tells; and what starters set that do not number
+// processes. The complaint says what was seen.
+TEST(JobFromEnvironment, OneOfSeveralIsNeverAlone) {
+  for (const Starter& starter : starters()) {
+    if (starter.rank[0] == nullptr || starter.applies != nullptr) continue;
+    for (const char* value : {"0", "1"}) {
+      const std::string message = complaint({{starter.rank[0], value}});
+      const std::string seen = std::string(starter.rank[0]) + "=" + value;
+      EXPECT_NE(message.find(seen), std::string::npos) << message;
+      EXPECT_NE(message.find("RANK, WORLD_SIZE"), std::string::npos) << message;
+    }
+    if (starter.size[0] == nullptr) continue;
+    const std::string message = complaint({{starter.size[0], "2"}});
+    EXPECT_NE(message.find(std::string(starter.rank[0]) + " is not set"), std::string::npos)
+        << message;
+  }
+  const Variables several[] = {
+      {{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "prterun-1"}},
+      {{"PALS_RANKID", "1"}, {"PMIX_RANK", "1"}, {"PALS_LOCAL_SIZE", "4"}},
+      {{"PET_NNODES", "2"}, {"PET_NODE_RANK", "0"}, {"PET_NPROC_PER_NODE", "1"}},
+      {{"PET_NNODES", "1"}, {"PET_NPROC_PER_NODE", "4"}},
+      {{"PET_NNODES", "1:4"}},
+      {{"PET_NPROC_PER_NODE", "auto"}},
+      {{"SM_HOSTS", R"(["algo-1", "algo-2"])"}, {"SM_CURRENT_HOST", "algo-2"}},
+      {{"TORCHELASTIC_RUN_ID", "x"}, {"WORLD_SIZE", "2"}},
+  };
+  for (const Variables& variables : several) {
+    const std::string message = complaint(variables);
+    EXPECT_NE(message.find("not the only process"), std::string::npos) << message;
+  }
+  const Variables alone[] = {
+      {{"WORLD_SIZE", "1"}},
+      {{"PET_NNODES", "1"}, {"PET_NPROC_PER_NODE", "1"}, {"PET_NODE_RANK", "0"}},
+      {{"PET_NNODES", "1:1"}},
+      {{"SM_HOSTS", R"(["algo-1"])"}, {"SM_NUM_GPUS", "2"}},
+      {{"MV2_COMM_WORLD_LOCAL_SIZE", "16"}},
+      {{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}},  // a batch script
+      {{"PMIX_RANK", ""}},
+  };
+  for (const Variables& variables : alone) {
+    EXPECT_EQ(good_job(variables).started_by, "alone");
+  }
+  // What is whole counts before what is half.
+  EXPECT_EQ(good_job(with(kOpenMpi, "RANK", "9")).started_by, "Open MPI");
+  EXPECT_EQ(good_job(with(kSlurm, "PMIX_RANK", "3")).started_by, "Slurm");
+  EXPECT_EQ(good_job(with(with(kMpich, "HOROVOD_RANK", "0"), "PET_NNODES", "2")).started_by,
+            "MPICH");
+  EXPECT_EQ(good_job({{"FARANDOLE_RANK", "0"}, {"FARANDOLE_SIZE", "1"}, {"PMIX_RANK", "0"}}).size,
+            1);
 }
 
 /// The lines that the shell's `command` writes.
