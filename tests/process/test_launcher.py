@@ -17,6 +17,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,22 @@ def meet():
     peer.recv(1)
     return [peer]
 """
+
+
+def environment_bytes(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+def wait_for_states(states: str, pids: list[int]) -> None:
+    """Until each process is in one of the `states` of proc(5)."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    for pid in pids:
+        while (state := process_state(pid)) not in states:
+            assert time.monotonic() < end, f"process {pid} is {state}, not one of {states}"
+
+
+def process_state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 def environments(job: Job) -> list[dict[str, str]]:
@@ -207,7 +224,9 @@ while True:
     assert job.processes() == []
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    "name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGXCPU"]
+)
 def test_signals_reach_every_rank(start: Start, write: Write, name: str) -> None:
     source = f"""
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.{name}])
@@ -219,6 +238,74 @@ say(f"{{rank}} {{signal.sigwait([signal.{name}]).name}}")
     job.process.send_signal(signal.Signals[name])
     assert job.finish() == 0, job.stderr
     assert sorted(job.stdout.splitlines()) == [f"{rank} {name}" for rank in range(3)]
+
+
+# Goal: a job is stopped and goes on as any command in a shell, all of it.
+def test_stopping_and_going_on(start: Start, write: Write) -> None:
+    source = """
+peer, = meet()
+if rank == 0:
+    peer.send(input().encode())
+peer.recv(9)
+"""
+    job = start("-n", "2", write(MEET + source))
+    assert job.line() == "ready"
+    ranks = [pid for pid in job.processes() if b"FARANDOLE_RANK=" in environment_bytes(pid)]
+    assert len(ranks) == 2
+    job.process.send_signal(signal.SIGTSTP)
+    wait_for_states("T", [*ranks, job.process.pid])
+    job.process.send_signal(signal.SIGCONT)
+    wait_for_states("RSD", [*ranks, job.process.pid])
+    assert job.finish(stdin="on\n") == 0, job.stderr
+
+
+# Goal: a batch system's warning to all processes of a job ends neither it nor who looks after it.
+def test_warnings_to_every_process_of_the_job(start: Start, write: Write) -> None:
+    source = """
+heard = []
+signal.signal(signal.SIGUSR1, lambda *_: heard or heard.append(say("heard")))
+peer, = meet()
+if rank == 0:
+    peer.send(input().encode())
+peer.recv(9)
+signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+"""
+    job = start("-n", "2", write(MEET + source))
+    assert job.line() == "ready"
+    before = job.processes()
+    for pid in before:
+        os.kill(pid, signal.SIGUSR1)
+    assert [job.line(), job.line()] == ["heard", "heard"]
+    assert sorted(job.processes()) == sorted(before)
+    assert job.finish(stdin="on\n") == 0, job.stderr
+
+
+# Goal: SIGTERM while ranks are being started does not wait for the rest of them.
+# Method: it comes with the second of many.
+def test_a_signal_ends_the_start() -> None:
+    script = """
+import os, signal
+from farandole.cli.launcher import Launcher, LaunchError, LaunchOptions, forward_signals
+from farandole.cli.processes import lead_session
+class Signalled(Launcher):
+    started = 0
+    def _start_rank(self, rank, mask):
+        super()._start_rank(rank, mask)
+        self.started += 1
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+lead_session()
+launcher = Signalled(LaunchOptions(["sleep", "1000"], 50))
+try:
+    with forward_signals(launcher), launcher:
+        launcher.wait()
+except LaunchError as error:
+    print(launcher.started, error, error.status)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=DEADLINE_SECONDS
+    )
+    assert ended.stdout == "2 ended by SIGTERM before the ranks had started 143\n"
 
 
 def test_interrupted_job_has_the_status_of_the_signal(start: Start, write: Write) -> None:

@@ -216,7 +216,7 @@ def test_a_killed_rank_is_to_blame(run: Start) -> None:
 
 
 # Goal: signals reach all ranks, everywhere, once.
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
 def test_signals_reach_every_host(run: Start, write: Write, name: str) -> None:
     source = f"""
 import os, signal

@@ -28,6 +28,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -46,7 +47,7 @@ from farandole.cli.launcher import (
     resolve_command,
 )
 from farandole.cli.output import RankStream
-from farandole.cli.processes import lead_session
+from farandole.cli.processes import ignore_warnings, lead_session
 
 # What comes before it on standard output, a login shell has printed.
 HELLO_MARK = b"\nfarandole agent speaks\n"
@@ -93,6 +94,7 @@ def agent() -> None:
     """Run the ranks of this host for a `farandole run` on another one, which starts this."""
     if os.isatty(0):
         raise typer.BadParameter("`farandole run` starts this by itself")
+    ignore_warnings(signal.SIG_DFL)  # what stands in for ssh may have handed that down
     lead_session()
     connection = _Connection()
     from farandole import _native
@@ -116,12 +118,10 @@ def agent() -> None:
         try:
             with launcher, _obedience(connection, launcher):
                 launcher.wait()
-        except OSError as error:
-            connection.send(
-                "refused",
-                message=f"cannot start {options.command[0]}: {error}",
-                status=NOT_EXECUTABLE_STATUS,
-            )
+        except (LaunchError, OSError) as error:
+            status = error.status if isinstance(error, LaunchError) else NOT_EXECUTABLE_STATUS
+            message = f"cannot start {options.command[0]}: {error}"
+            connection.send("refused", message=message, status=status)
             connection.end_of_input()
     connection.send("done")
 

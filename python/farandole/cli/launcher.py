@@ -24,6 +24,7 @@ from typing import Protocol
 from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
 from farandole.cli.output import PIPE_READS_MAX, PrefixedStream, RankStream
 from farandole.cli.processes import (
+    ENDING_SIGNALS,
     FORWARDED_SIGNALS,
     Guard,
     die_with_parent,
@@ -102,7 +103,8 @@ class Launcher:
 
     Threads   All calls from one thread, which must live until the ranks have ended: the kernel
               kills them with the thread that started them. signal() also from a signal handler.
-    Errors    OSError from start() when a process cannot be made; nothing is left running.
+    Errors    From start() OSError when a process cannot be made, LaunchError when a signal ends
+              the job before it has begun; nothing is left running.
     """
 
     def __init__(
@@ -153,16 +155,15 @@ class Launcher:
             raise RuntimeError("this process leads no session, and others' would be ended")
         self._job = self._part or LocalJob.alone(self._options.rank_count)
         self._guard = Guard()
-        # A signal that came between fork and exec would be noted in the child and forgotten.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
         try:
             for rank in self._job.ranks:
-                self._start_rank(rank, blocked)
+                # One that came between fork and exec would be noted in the child and forgotten.
+                with _signals_blocked() as mask:
+                    self._start_rank(rank, mask)
+                refuse_to_start_after(self._early_signals)
         except BaseException:
             self.close()
             raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._job.started()
         self._started = True
         for signum in self._early_signals:
@@ -408,6 +409,25 @@ def signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
+def refuse_to_start_after(signums: Sequence[int]) -> None:
+    """Raises LaunchError if one of these signals, which came early, ends a job."""
+    for signum in signums:
+        if signum in ENDING_SIGNALS:
+            raise LaunchError(
+                f"ended by {signal_name(signum)} before the ranks had started", 128 + signum
+            )
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[set[int | signal.Signals]]:
+    """Yields the mask from before."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
+    try:
+        yield mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 class TakesSignals(Protocol):
     def signal(self, signum: int) -> None: ...
     def wake_on(self, source: socket.socket) -> None: ...
@@ -415,7 +435,7 @@ class TakesSignals(Protocol):
 
 @contextlib.contextmanager
 def forward_signals(launcher: TakesSignals) -> Iterator[None]:
-    """While it lasts, SIGINT, SIGTERM and SIGHUP go to the ranks. Main thread only."""
+    """While it lasts, FORWARDED_SIGNALS go to the ranks. Main thread only."""
 
     def forward(signum: int, frame: FrameType | None) -> None:
         launcher.signal(signum)

@@ -17,8 +17,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import FrameType
 
-FORWARDED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What ends a job whose ranks do not mind it, and what else users and batch systems send to one:
+# Slurm's --signal, Grid Engine's warnings, and the keys and commands that stop and continue.
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_WARNING_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+FORWARDED_SIGNALS = (*ENDING_SIGNALS, *_WARNING_SIGNALS, signal.SIGTSTP, signal.SIGCONT)
 # Ranks that use the library end by themselves within two seconds of their launcher.
 _GUARD_PATIENCE_SECONDS = 3.0
 _DONE = b"done"
@@ -58,9 +63,15 @@ def lead_session() -> None:
         die_with_parent(parent_pid)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return
+
+    def forward(signum: int, frame: FrameType | None) -> None:
+        signal_quietly(child, signum)
+        if signum == signal.SIGTSTP:  # so that the shell sees what it asked for
+            os.kill(os.getpid(), signal.SIGSTOP)
+
     for signum in FORWARDED_SIGNALS:
         if signal.getsignal(signum) != signal.SIG_IGN:
-            signal.signal(signum, lambda signum, frame: signal_quietly(child, signum))
+            signal.signal(signum, forward)
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     # Its zombie stays, so the number that the handlers use cannot be given anew.
     end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
@@ -138,7 +149,16 @@ class Guard:
             self._process.wait()
 
 
+def ignore_warnings(action: signal.Handlers = signal.SIG_IGN) -> None:
+    """For a helper that the job needs and that has no part in it: batch systems send warnings to
+    all that belongs to a job, and a helper would die of them. SIG_DFL takes it back."""
+    for signum in _WARNING_SIGNALS:
+        signal.signal(signum, action)
+
+
 def _guard(session: int) -> None:
+    ignore_warnings()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes when the launcher goes, and last
     if sys.stdin.buffer.read() != _DONE:  # until the launcher dismisses us, or dies
         end_session(session, _GUARD_PATIENCE_SECONDS)
 

@@ -29,8 +29,8 @@ from farandole.cli.launcher import (
     LaunchOptions,
     Output,
     drop_bytes,
+    refuse_to_start_after,
     report_to_stderr,
-    signal_name,
 )
 from farandole.cli.output import prefix, wants_colour, write_all
 from farandole.cli.ssh import (
@@ -89,7 +89,7 @@ class RemoteLauncher:
         self._running = False
         self._reader_gone = False
         self._interrupts = 0
-        self._early_signal = 0
+        self._early_signals: list[int] = []
         self._timeout_at: float | None = None
         self._give_up_at: float | None = None
         self._status = JobStatus()
@@ -116,6 +116,7 @@ class RemoteLauncher:
         self._output.open()
         for placement in self._placements:
             self._contact(placement)
+            refuse_to_start_after(self._early_signals)
         self._outbox.start([agent.send for agent in self._agents])
         deadline = time.monotonic() + self._start_timeout_seconds
         self._await("hello", deadline)
@@ -128,8 +129,8 @@ class RemoteLauncher:
         self._tell_all(start)
         self._say(f"rank 0 listens at {where['address']}, port {where['port']}")
         self._running = True
-        if self._early_signal:  # since _await() has looked last
-            self.signal(self._early_signal)
+        for signum in self._early_signals:
+            self.signal(signum)
         if self._options.timeout_seconds is not None:
             self._timeout_at = time.monotonic() + self._options.timeout_seconds
 
@@ -175,11 +176,7 @@ class RemoteLauncher:
     def _await(self, kind: str, deadline: float) -> None:
         """Until every agent has sent such a frame."""
         while waiting := [agent for agent in self._agents if kind not in agent.answers]:
-            if self._early_signal:
-                raise LaunchError(
-                    f"ended by {signal_name(self._early_signal)} before the ranks had started",
-                    128 + self._early_signal,
-                )
+            refuse_to_start_after(self._early_signals)
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 names = " and ".join(agent.title for agent in waiting)
@@ -202,7 +199,7 @@ class RemoteLauncher:
     def signal(self, signum: int) -> None:
         """Forwards a signal to every rank; a second SIGINT kills them."""
         if not self._running:
-            self._early_signal = signum
+            self._early_signals.append(signum)
             return
         if signum == signal.SIGINT:
             self._interrupts += 1

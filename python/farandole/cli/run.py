@@ -174,8 +174,8 @@ def run(
 
     When a rank fails, the others have --grace seconds to end, then get SIGTERM, then SIGKILL.
     The exit status is 0 if all ranks return 0, else that of the first one that was killed (128 +
-    n for signal n), or, if none was, that failed. SIGINT, SIGTERM and SIGHUP go to every rank; a
-    second Ctrl-C kills.
+    n for signal n), or, if none was, that failed. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+    SIGUSR2, SIGXCPU, SIGTSTP and SIGCONT go to every rank; a second Ctrl-C kills.
 
     With --hosts or --hostfile, ranks fill the hosts one after the other. This machine, by its
     name or as localhost, needs no ssh; every other host needs one that asks no questions, and the

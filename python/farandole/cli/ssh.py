@@ -18,7 +18,7 @@ from typing import Any
 from farandole.cli.agent import HELLO_MARK, Frames
 from farandole.cli.hosts import Host, Placement
 from farandole.cli.launcher import NOT_FOUND_STATUS, LaunchError, signal_name
-from farandole.cli.processes import die_with_parent
+from farandole.cli.processes import die_with_parent, ignore_warnings
 
 CANNOT_CONNECT_STATUS = 255  # as of ssh
 END_SECONDS_MAX = 5.0  # from the end of the job to that of ssh; from the second Ctrl-C to ours
@@ -79,6 +79,12 @@ class Agent:
 
     def start(self) -> None:
         parent_pid = os.getpid()
+
+        def prepare_child() -> None:
+            die_with_parent(parent_pid)
+            if not self._here:  # an agent passes signals on
+                ignore_warnings()
+
         # Not for others to see in /proc, and not what this process itself was reached by.
         kept_back = ("FARANDOLE_SECRET", "SSH_CONNECTION")
         environment = {k: v for k, v in os.environ.items() if k not in kept_back}
@@ -91,7 +97,7 @@ class Agent:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,  # the terminal's Ctrl-C is forwarded, once
-                preexec_fn=lambda: die_with_parent(parent_pid),
+                preexec_fn=prepare_child,
             )
         except OSError as error:
             raise LaunchError(
