@@ -394,6 +394,7 @@ void bind_context(nb::module_& module) {
       .def_prop_ro("started_by", &Context::started_by)
       .def_prop_ro("reaches_all_memory", &Context::reaches_all_memory)
       .def_prop_ro("occupies_host", &Context::occupies_host)
+      .def_prop_ro("shares_cores", &Context::shares_cores)
       .def(
           "set_machine",
           [](Context& self, const Machine& machine) {

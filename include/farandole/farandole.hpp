@@ -266,9 +266,12 @@ class Context {
   /// each call gains nothing by it. The same on all ranks.
   bool reaches_all_memory() const;
   /// Whether the ranks of this job, all on this host, leave no core to other threads of theirs:
-  /// there are as many ranks as cores, or more, or each is bound to one. What a rank does beside
-  /// computing then takes time from some rank's computing. The same on all ranks.
+  /// there are as many ranks as cores that they may use, or more, or each is bound to one. What a
+  /// rank does beside computing then takes time from some rank's computing. The same on all ranks.
   bool occupies_host() const;
+  /// Whether this host's ranks are so many, or bound so, that some of them must share a core: waits
+  /// then give it away at once. The same on all ranks of a host.
+  bool shares_cores() const;
   std::vector<MemberInfo> members() const;
   Communicator world() const;
 

@@ -148,6 +148,9 @@ class Context:
     @property
     def occupies_host(self) -> bool:
         """Whether the job's ranks, all on this host, leave no core to other threads of theirs."""
+    @property
+    def shares_cores(self) -> bool:
+        """Whether there is not a core for each of this host's ranks that it may run on."""
     def set_machine(self, machine: Machine) -> None:
         """Collective: plan by this machine from now on, on every communicator."""
 

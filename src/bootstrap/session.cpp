@@ -97,14 +97,18 @@ class LauncherPipe {
   std::optional<Clock::time_point> kill_at_;
 };
 
-/// Members of one host whose launchers gave them the same local rank get their places in it.
+/// Launchers may not know who shares a host: the local ranks that they gave count where they number
+/// the members of a host from 0 on; elsewhere these get their places in it.
 void settle_local_ranks(Members& members) {
   std::map<std::string, std::vector<Member*>> hosts;
   for (Member& member : members) hosts[member.host_id].push_back(&member);
   for (auto& [id, residents] : hosts) {
     std::map<int, int> claims;
     for (const Member* member : residents) ++claims[member->local_rank];
-    if (claims.size() == residents.size()) continue;
+    const int last = static_cast<int>(residents.size()) - 1;
+    const bool complete = claims.size() == residents.size() && claims.begin()->first == 0 &&
+                          claims.rbegin()->first == last;
+    if (complete) continue;
     for (std::size_t i = 0; i < residents.size(); ++i) {
       residents[i]->local_rank = static_cast<int>(i);
     }

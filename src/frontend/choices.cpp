@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -25,7 +26,8 @@ constexpr std::size_t kTuningBytesMax = std::size_t{48} << 10;  // travels in a 
 /// How the ranks of a group are spread over hosts.
 struct Spread {
   std::int64_t hosts = 0, ranks_per_host_max = 0;
-  bool in_blocks = true;  // the ranks of a host follow each other
+  std::int64_t cores = 0;  // for that many ranks, as crowded as on the most crowded host; 0: enough
+  bool in_blocks = true;   // the ranks of a host follow each other
 };
 
 Spread spread_of(const CommunicatorState& state) {
@@ -40,6 +42,16 @@ Spread spread_of(const CommunicatorState& state) {
     last = member.host_id;
   }
   spread.hosts = static_cast<std::int64_t>(ranks.size());
+  double most = 1;  // ranks per core
+  for (const auto& [host, cores] : state.context->cores) {
+    const auto found = ranks.find(host);
+    if (found == ranks.end()) continue;
+    const double here = static_cast<double>(found->second) / cores;
+    if (here <= most) continue;
+    most = here;
+    const double ranks_there = static_cast<double>(spread.ranks_per_host_max);
+    spread.cores = std::max<std::int64_t>(1, std::llround(ranks_there / most));
+  }
   return spread;
 }
 
@@ -119,7 +131,7 @@ PlanTable& choices_of(CommunicatorState& state) {
   const std::lock_guard lock(context.machine_mutex);
   Machine machine = context.machine ? *context.machine
                                     : default_machine(spread.ranks_per_host_max, spread.hosts,
-                                                      shared_memory, context.cores);
+                                                      shared_memory, spread.cores);
   state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.tuning);
   return *state.choices;
 }

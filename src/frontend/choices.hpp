@@ -24,7 +24,5 @@ Result<void> adopt_tuning(std::string_view text, ContextState& state);
 
 /// The card of the control plane under which it travels.
 inline constexpr const char* kTuningCard = "planner.tuning";
-/// The card of rank 0's usable cores, a number.
-inline constexpr const char* kCoresCard = "planner.cores";
 
 }  // namespace farandole

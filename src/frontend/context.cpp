@@ -1,7 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <charconv>
 #include <set>
 #include <string>
 #include <utility>
@@ -33,24 +32,23 @@ Result<void> rendezvous(ContextState& state) {
   NewsRelay& relay = state.relay;
   events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
-  // Ranks that share cores sleep often, and each sleep would pay for the fence.
-  if (!shares_cores(state)) AsymmetricFence::enable();
+  AsymmetricFence::enable();
   auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
   if (!cards) return cards.error();
   if (state.job.rank == Rank{0}) {
     auto tuning = read_tuning_file();
     if (!tuning) return tuning.error();
     if (!tuning->empty()) cards->emplace(kTuningCard, *std::move(tuning));
-    cards->emplace(kCoresCard, std::to_string(usable_cores()));
   }
+  cards->emplace(kCoresCard, own_core_share().text());
   auto session = Session::start(state.job, *std::move(cards), std::move(events));
   if (!session) return session.error();
   state.session = *std::move(session);
-  state.members = state.session->members();
+  settle(state, state.session->members());
+  // Ranks that share cores sleep often, and each sleep would pay for the fence. All ranks of a host
+  // find the same.
+  if (shares_cores(state)) AsymmetricFence::disable();
   const auto& published = state.members.front().cards;
-  if (const auto cores = published.find(kCoresCard); cores != published.end()) {
-    std::from_chars(cores->second.data(), cores->second.data() + cores->second.size(), state.cores);
-  }
   const auto tuning = published.find(kTuningCard);
   return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state);
 }
@@ -59,7 +57,7 @@ Result<void> rendezvous(ContextState& state) {
 Result<std::set<int>> shared_peers(const ContextState& state) {
   const std::string& wish = state.transport;
   std::set<int> shared;
-  const std::string& here = state.members[static_cast<std::size_t>(state.job.rank.value())].host_id;
+  const std::string& here = own_member(state).host_id;
   for (const Member& member : state.members) {
     if (member.rank == state.job.rank || wish == "tcp") continue;
     if (member.host_id == here) {
@@ -197,10 +195,10 @@ int Context::size() const {
   return state_->job.size;
 }
 int Context::local_rank() const {
-  return state_->job.local_rank;
+  return own_member(*state_).local_rank;
 }
 int Context::local_size() const {
-  return state_->job.local_size;
+  return farandole::local_size(*state_);
 }
 const std::string& Context::started_by() const {
   return state_->job.started_by;
@@ -212,8 +210,11 @@ bool Context::reaches_all_memory() const {
   });
 }
 bool Context::occupies_host() const {
-  const Job& job = state_->job;
-  return job.local_size == job.size && (online_cores() <= job.local_size || state_->cores == 1);
+  const int here = farandole::local_size(*state_), cores = host_cores(*state_);
+  return here == state_->job.size && cores > 0 && cores <= here;
+}
+bool Context::shares_cores() const {
+  return farandole::shares_cores(*state_);
 }
 Communicator Context::world() const {
   return Communicator(world_);

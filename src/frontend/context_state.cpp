@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/context_state.hpp"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "algorithms/registry.hpp"
@@ -137,19 +134,28 @@ Result<void> read_settings(ContextState& state) {
                "FARANDOLE_ALGORITHM is '" + *algorithm + "', allowed is auto" + known + "."};
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+void settle(ContextState& state, Members members) {
+  state.members = std::move(members);
+  state.cores = cores_by_host(state.members);
 }
 
-int online_cores() {
-  return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+const Member& own_member(const ContextState& state) {
+  return state.members[static_cast<std::size_t>(state.job.rank.value())];
+}
+
+int local_size(const ContextState& state) {
+  const std::string& here = own_member(state).host_id;
+  return static_cast<int>(std::ranges::count(state.members, here, &Member::host_id));
+}
+
+int host_cores(const ContextState& state) {
+  const auto found = state.cores.find(own_member(state).host_id);
+  return found == state.cores.end() ? 0 : found->second;
 }
 
 bool shares_cores(const ContextState& state) {
-  return state.job.local_size > usable_cores();
+  const int cores = host_cores(state);
+  return cores > 0 && local_size(state) > cores;
 }
 
 Result<EngineOptions> engine_options(const ContextState& state) {

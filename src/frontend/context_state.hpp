@@ -22,6 +22,7 @@
 #include "coordinator/timeline.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
+#include "frontend/cores.hpp"
 #include "frontend/operation_cache.hpp"
 #include "model/machine.hpp"
 #include "planner/plan_table.hpp"
@@ -78,7 +79,7 @@ struct ContextState {
   TuningTable tuning;              // of rank 0's FARANDOLE_TUNING
   std::mutex machine_mutex;
   std::unique_ptr<const Machine> machine;  // set_machine(); none: planner/default_machine.hpp
-  std::int64_t cores = 0;  // that rank 0 may use; 0: unknown. Planning takes it for every host's
+  std::map<std::string, int> cores;        // cores_by_host(members)
   std::chrono::milliseconds operation_timeout{0};
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
@@ -175,11 +176,16 @@ std::string describe(const Signature& signature);
 /// kInvalidArgument naming the variable.
 Result<void> read_settings(ContextState& state);
 
-/// Cores that this process may run on.
-int usable_cores();
-/// Cores of this host, whoever may run on them.
-int online_cores();
-/// Whether this host's ranks are more than this process may run on.
+/// Takes over the members that have met. What the starter said of this host's ranks is only good
+/// for meeting them: it may know nothing of them, or count otherwise.
+void settle(ContextState& state, Members members);
+/// The member that this process is.
+const Member& own_member(const ContextState& state);
+/// Members on this host.
+int local_size(const ContextState& state);
+/// Cores that this host's ranks can keep busy; 0: unknown.
+int host_cores(const ContextState& state);
+/// Whether this host's ranks are more than that.
 bool shares_cores(const ContextState& state);
 
 /// Ranks and cores decide how a wait spins, FARANDOLE_SPIN how long. Errors as above.

@@ -40,8 +40,10 @@ struct Hub {
 
 Members thread_members(int rank_count) {
   Members members;
+  const std::string cores = own_core_share().text();
   for (int rank = 0; rank < rank_count; ++rank) {
-    members.push_back({Rank{rank}, rank, "this process", "", static_cast<int>(getpid()), {}});
+    members.push_back(
+        {Rank{rank}, rank, "this process", "", static_cast<int>(getpid()), {{kCoresCard, cores}}});
   }
   return members;
 }
@@ -50,15 +52,12 @@ Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool
   auto state = std::make_shared<ContextState>();
   state->job.rank = Rank{rank};
   state->job.size = rank_count;
-  state->job.local_rank = rank;
-  state->job.local_size = rank_count;
   state->job.started_by = "threads";
   if (auto read = read_settings(*state); !read) return read.error();
   // Threads have one environment, so that there is nothing to publish.
   auto tuning = read_tuning_file();
   if (!tuning) return tuning.error();
   if (auto adopted = adopt_tuning(*tuning, *state); !adopted) return adopted.error();
-  state->cores = usable_cores();
   state->peer_memory = peer_memory;
   return state;
 }
@@ -66,7 +65,7 @@ Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool
 std::shared_ptr<ContextState> furnish(std::shared_ptr<ContextState> state, InprocRank rank,
                                       const std::shared_ptr<Hub>& hub, bool faulty) {
   const Rank self = state->job.rank;
-  state->members = thread_members(state->job.size);
+  settle(*state, thread_members(state->job.size));
   state->memory = std::move(rank.memory);
   state->doorbell = std::move(rank.doorbell);
   if (faulty) {

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +19,13 @@ from farandole._timing import Budget, measure
 from farandole.cli import bench_plan as columns
 from farandole.cli.bench_cases import Case, Cases
 from farandole.cli.bench_plan import BenchPlan
+
+
+def _places() -> str:
+    """Where this rank, as one of all, may run, if that is not wherever there is a core."""
+    cores, online = len(os.sched_getaffinity(0)), os.cpu_count()
+    bound = "" if cores == online else f", each bound to {cores} of {online} cores"
+    return bound + (", sharing cores" if farandole.context().shares_cores else "")
 
 
 class Bench:
@@ -33,7 +41,7 @@ class Bench:
         """All rows; the number of wrong elements."""
         plan = self._plan
         how = ", deterministic" if plan.deterministic else ""
-        self._say(f"# {plan.collective} among {self._size} ranks on this machine{how}")
+        self._say(f"# {plan.collective} among {self._size} ranks on this machine{how}{_places()}")
         self._say(columns.header(plan.places))
         for size_bytes in plan.sizes:
             self._row(size_bytes)

@@ -278,15 +278,18 @@ TEST(Rendezvous, AMemberThatDiesMeanwhileIsNamed) {
   EXPECT_EQ(outcomes.errors[0].culprit->pid, 4711);
 }
 
-// Goal: local ranks that launchers gave twice on a host are settled; distinct ones are kept.
-// Method: three ranks that all claim to be the first of this host; three in reverse order.
+// Goal: local ranks that do not number a host's members are settled; others are kept.
+// Method: three ranks that all claim to be the first of this host; three that leave numbers out;
+// three in reverse order.
 TEST(Rendezvous, LocalRanksAreDistinctOnAHost) {
   Ranks same(3, [](Job& job) { job.local_rank = 0; });
+  Ranks sparse(3, [](Job& job) { job.local_rank = 2 * job.rank.value(); });
   Ranks reversed(3, [](Job& job) { job.local_rank = 2 - job.rank.value(); });
-  ASSERT_EQ(same.errors() + reversed.errors(), "");
+  ASSERT_EQ(same.errors() + sparse.errors() + reversed.errors(), "");
   for (int rank = 0; rank < 3; ++rank) {
     const auto index = static_cast<std::size_t>(rank);
     EXPECT_EQ(same[1].members()[index].local_rank, rank);
+    EXPECT_EQ(sparse[1].members()[index].local_rank, rank);
     EXPECT_EQ(reversed[1].members()[index].local_rank, 2 - rank);
   }
 }

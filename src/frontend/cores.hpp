@@ -1,0 +1,41 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/member.hpp"
+
+namespace farandole {
+
+/// Where a process may run. Each rank publishes its own, since the mask of one says nothing of the
+/// others': launchers bind ranks to different cores, containers give them fewer than they see.
+struct CoreShare {
+  std::vector<int> cores;  // the affinity mask, ascending
+  int limit = 0;           // whole cores that its control group may use at a time; 0: no limit
+  std::string group;       // that control group, empty without a limit
+
+  /// "0-3,8" or "0-3,8 2 /group".
+  std::string text() const;
+  static std::optional<CoreShare> parse(std::string_view text);
+};
+
+/// Of the calling thread, which its later children inherit. What cannot be read is no limit.
+CoreShare own_core_share(const std::string& membership = "/proc/self/cgroup",
+                         const std::string& groups = "/sys/fs/cgroup");
+
+/// How many cores these ranks of one host can keep busy. Fewer than ranks exactly if some of them
+/// must share one: there is no way to give each its own [P. Hall, 1935].
+int cores_of(const std::vector<CoreShare>& ranks);
+
+/// cores_of() by host_id; a host is left out if one of its members published no share.
+std::map<std::string, int> cores_by_host(const Members& members);
+
+/// The member's card with its share.
+inline constexpr const char* kCoresCard = "cores";
+
+}  // namespace farandole
