@@ -24,15 +24,33 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-Error refused(const std::string& call, std::size_t bytes) {
+// Less is of no use: two ranks need more for their pipes alone.
+constexpr std::size_t kReserveMin = std::size_t{1} << 20;
+
+Error refused(const std::string& call, std::size_t bytes, const MemoryLimits& limits) {
   return Error{ErrorKind::kInternal, call + " refused to reserve " + std::to_string(bytes) +
-                                         " bytes of library memory: " + std::strerror(errno) + "."};
+                                         " bytes of library memory: " + std::strerror(errno) +
+                                         ". FARANDOLE_MEMORY sets how much is reserved" +
+                                         limits.text() + "."};
+}
+
+/// How much to ask for.
+std::size_t affordable(std::size_t wished, const MemoryLimits& limits) {
+  std::size_t bytes = std::min(wished, limits.file / kPage * kPage);
+  if (!limits.holds(bytes)) bytes = std::min(bytes, limits.share(1));
+  return std::max(bytes, std::min(wished, kReserveMin));
 }
 
 }  // namespace
 
-Memory::Memory(int fd, std::byte* base, Bytes reserved)
-    : fd_(fd), base_(base), reserved_(reserved), huge_(reserved.value() / kHugePage + 1) {
+Memory::Memory(int fd, std::byte* base, Bytes reserved, Bytes wished, const MemoryLimits& limits)
+    : fd_(fd),
+      base_(base),
+      file_bytes_(reserved),
+      wished_(wished),
+      limits_(limits),
+      reserved_(reserved),
+      huge_(reserved.value() / kHugePage + 1) {
   free_.add(kHeaderBytes, reserved.value() - kHeaderBytes);
 }
 
@@ -42,29 +60,45 @@ Memory::~Memory() {
 }
 
 Result<std::unique_ptr<Memory>> Memory::create(Bytes reserve) {
-  const std::size_t bytes = round_up(reserve.value(), kPage);
-  if (bytes < 2 * kPage || bytes < reserve.value()) {
+  const std::size_t wished = round_up(reserve.value(), kPage);
+  if (wished < 2 * kPage || wished < reserve.value()) {
     return Error{ErrorKind::kInvalidArgument, "Library memory of " +
                                                   std::to_string(reserve.value()) +
                                                   " bytes was asked for; allowed is two pages "
                                                   "and more."};
   }
+  const MemoryLimits limits = MemoryLimits::now();
+  std::size_t bytes = affordable(wished, limits);
   const int fd = ::memfd_create("farandole", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return refused("memfd_create", bytes);
-  // The seals promise to peers that what they have mapped never shrinks under them.
-  if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
-      ::fcntl(fd, F_ADD_SEALS, kSizeSeals) != 0) {
-    Error error = refused("ftruncate", bytes);
-    ::close(fd);
-    return error;
-  }
+  if (fd < 0) return refused("memfd_create", bytes, limits);
   std::byte* base = map(fd, Bytes{bytes});
-  if (base == nullptr) {
-    Error error = refused("mmap", bytes);
-    ::close(fd);
-    return error;
+  while (base == nullptr && bytes / 2 >= kReserveMin) {
+    bytes = bytes / 2 / kPage * kPage;
+    base = map(fd, Bytes{bytes});
   }
-  return std::unique_ptr<Memory>(new Memory(fd, base, Bytes{bytes}));
+  // The seals promise to peers that what they have mapped never shrinks under them. A file longer
+  // than the limit would end this process by a signal.
+  const bool sized = base != nullptr && bytes <= limits.file &&
+                     ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 &&
+                     ::fcntl(fd, F_ADD_SEALS, kSizeSeals) == 0;
+  if (sized) {
+    return std::unique_ptr<Memory>(new Memory(fd, base, Bytes{bytes}, Bytes{wished}, limits));
+  }
+  if (bytes > limits.file) errno = EFBIG;
+  Error error = refused(base == nullptr ? "mmap" : "ftruncate", bytes, limits);
+  if (base != nullptr) ::munmap(base, bytes);
+  ::close(fd);
+  return error;
+}
+
+void Memory::shrink(Bytes reserve) {
+  std::scoped_lock lock(mutex_);
+  assert(allocated_.empty() && "shrunk while in use");
+  const std::size_t bytes = std::max(reserve.value() / kPage * kPage, 2 * kPage);
+  if (bytes >= reserved_.value()) return;
+  ::munmap(base_ + bytes, reserved_.value() - bytes);
+  free_.remove(bytes, reserved_.value() - bytes);
+  reserved_ = Bytes{bytes};
 }
 
 // The system need not align a file's address, so a place for more than is needed is looked for
@@ -79,7 +113,11 @@ std::byte* Memory::map(int fd, Bytes bytes) {
   }
   void* const base =
       ::mmap(wished, bytes.value(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  return base != MAP_FAILED ? static_cast<std::byte*>(base) : nullptr;
+  if (base == MAP_FAILED) return nullptr;
+  // Gigabytes of gradients help nobody who looks into a core, and writing them takes so long that
+  // peers notice late who died.
+  ::madvise(base, bytes.value(), MADV_DONTDUMP);
+  return static_cast<std::byte*>(base);
 }
 
 Result<std::byte*> Memory::allocate(Bytes size, Touch touch) {
@@ -116,7 +154,11 @@ Error Memory::exhausted(Bytes size) const {
                "Library memory has no block of " + std::to_string(size.value()) +
                    " bytes left: " + std::to_string(free_.total_bytes()) + " of " +
                    std::to_string(reserved_.value()) +
-                   " bytes are free. FARANDOLE_MEMORY sets how much is reserved."};
+                   " bytes are free. FARANDOLE_MEMORY sets how much is reserved" +
+                   (reserved_ < wished_ ? ", now " + std::to_string(wished_.value()) +
+                                              " bytes per rank" + limits_.text()
+                                        : "") +
+                   "."};
 }
 
 // Asked for once, whatever the answer is: the call looks at all cores.

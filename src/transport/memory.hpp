@@ -15,6 +15,7 @@
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 #include "transport/intervals.hpp"
+#include "transport/memory_limits.hpp"
 
 namespace farandole {
 
@@ -28,7 +29,9 @@ namespace farandole {
 /// Errors    kInvalidArgument when the region is exhausted, kInternal when the system refuses.
 class Memory {
  public:
-  /// Reserves `reserve` bytes of address space. The first page, header(), is the transport's.
+  /// Reserves `reserve` bytes of address space, or what this process's limits leave: of a limit on
+  /// address space half, since the program and its peers' memories need room too. The first page,
+  /// header(), is the transport's.
   static Result<std::unique_ptr<Memory>> create(Bytes reserve);
   ~Memory();
   Memory(const Memory&) = delete;
@@ -42,12 +45,15 @@ class Memory {
   Result<std::byte*> allocate(Bytes size, Touch touch = Touch::kSome);
   void release(std::byte* block);
 
+  /// Gives address space back, until `reserve` bytes are left; before the first allocate().
+  void shrink(Bytes reserve);
+
   /// Gives [block, block + size), multiples of kHugePage, huge pages: reading takes two thirds of
   /// the time, and coming to be no longer than faults for every small page would. Linux 6.1 and
   /// later, which need no setting for it; else nothing happens.
   static void use_huge_pages(std::byte* block, Bytes size);
   /// The file as every process maps it, at a multiple of kHugePage if there is room; null if the
-  /// system refuses, and then errno says why.
+  /// system refuses, and then errno says why. A core dump leaves it out.
   static std::byte* map(int fd, Bytes bytes);
 
   /// Offset of [data, data + size) if it lies inside, else nothing.
@@ -56,20 +62,26 @@ class Memory {
   std::byte* header() const { return base_; }
   Bytes reserved() const { return reserved_; }
   int fd() const { return fd_; }
+  /// Length of the file, which stays.
+  Bytes file_bytes() const { return file_bytes_; }
+  /// Address space that was left to this process without this memory.
+  Bytes room() const { return Bytes{limits_.room()}; }
   static constexpr std::size_t kHeaderBytes = 4096;
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   static constexpr std::size_t kWarmBytes = std::size_t{64} << 20;
 
  private:
-  Memory(int fd, std::byte* base, Bytes reserved);
+  Memory(int fd, std::byte* base, Bytes reserved, Bytes wished, const MemoryLimits& limits);
   std::byte* take(std::size_t bytes, std::size_t alignment);
   Error exhausted(Bytes size) const;
   std::vector<Intervals::Interval> claim_huge_pages(const std::byte* block, std::size_t bytes);
   void give_back_pages(Intervals::Interval released);
   const int fd_;
   std::byte* const base_;
-  const Bytes reserved_;
+  const Bytes file_bytes_, wished_;
+  const MemoryLimits limits_;  // before
+  Bytes reserved_;
   std::mutex mutex_;
   Intervals free_;
   Intervals warm_;                                // the part of free_ that may have pages

@@ -36,7 +36,7 @@ Result<std::vector<InprocRank>> make_inproc(int rank_count, InprocOptions option
   ShmTransport::Options shm_options{.peer_memory = options.peer_memory,
                                     .all_memory = options.all_memory};
   if (!options.map_through_proc) {
-    shm_options.map = [memories](const Member& member) -> Result<shm::Mapping> {
+    shm_options.map = [memories](const Member& member, Bytes) -> Result<shm::Mapping> {
       const auto [base, bytes] = memories[static_cast<std::size_t>(member.rank.value())];
       return shm::Mapping(base, bytes);
     };

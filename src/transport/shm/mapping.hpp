@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "bootstrap/member.hpp"
@@ -12,15 +14,29 @@
 
 namespace farandole::shm {
 
+/// The card "shm.memory": "pid:fd:bytes:room", Memory's file_bytes() and room().
+struct MemoryCard {
+  int pid = 0, fd = -1;
+  unsigned long long bytes = 0, room = 0;
+
+  std::string text() const;
+  static std::optional<MemoryCard> of(const Member& member);
+};
+
+/// How much of each memory the ranks of a host map, its owner included, so that all of them fit
+/// into the address space of each: each rank maps the memories of all. The same on all ranks.
+Bytes mapped_max(const Members& members, const std::string& host_id);
+
 /// A peer's Memory as this process sees it.
 class Mapping {
  public:
   Mapping() = default;
   /// Memory of this process, which outlives the mapping.
   Mapping(std::byte* base, Bytes bytes) : base_(base), bytes_(bytes.value()) {}
-  /// Maps what the member's card "shm.memory" names, through /proc: nothing has a path.
+  /// Maps what the member's card "shm.memory" names, at most `most` bytes of it, through /proc:
+  /// nothing has a path.
   /// Errors    kUnsupported naming the peer, when this process may not or cannot.
-  static Result<Mapping> open(const Member& member);
+  static Result<Mapping> open(const Member& member, Bytes most);
   ~Mapping();
   Mapping(Mapping&& other) noexcept { swap(other); }
   Mapping& operator=(Mapping&& other) noexcept { return swap(other), *this; }

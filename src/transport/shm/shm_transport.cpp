@@ -59,8 +59,9 @@ Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
   }
   header_of(memory).token = token;
   std::map<std::string, std::string> cards{
-      {"shm.memory", std::to_string(::getpid()) + ":" + std::to_string(memory.fd()) + ":" +
-                         std::to_string(memory.reserved().value())},
+      {"shm.memory",
+       shm::MemoryCard{::getpid(), memory.fd(), memory.file_bytes().value(), memory.room().value()}
+           .text()},
       {"shm.token", std::to_string(token)},
       {"shm.process", shm::PeerProcess::card(&header_of(memory).token)},
       {"shm.doorbell", bell.address()}};
@@ -75,7 +76,10 @@ ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Do
       memory_(memory),
       bell_(bell),
       options_(std::move(options)),
-      capabilities_{.name = "shm", .peer_memory = options_.peer_memory, .follows = true} {
+      capabilities_{.name = "shm", .peer_memory = options_.peer_memory, .follows = true},
+      mapped_max_(
+          shm::mapped_max(members_, members_[static_cast<std::size_t>(self.value())].host_id)) {
+  memory_.shrink(mapped_max_);
   const Member& own = members_[static_cast<std::size_t>(self.value())];
   peers_.by_rank.resize(members_.size());
   for (const Member& member : members_) {
@@ -200,7 +204,7 @@ Result<void> ShmTransport::offer_ring(Peer& peer) {
 Result<void> ShmTransport::map(Peer& peer) {
   if (peer.armed != nullptr) return {};
   const Member& member = members_[static_cast<std::size_t>(peer.rank.value())];
-  auto mapping = options_.map(member);
+  auto mapping = options_.map(member, mapped_max_);
   if (!mapping) return mapping.error();
   const auto card = [&](const char* name) {
     const auto found = member.cards.find(name);

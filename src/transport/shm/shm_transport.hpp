@@ -35,7 +35,7 @@ namespace farandole {
 /// serves one transport.
 class ShmTransport : public Transport {
  public:
-  using MapPeer = std::function<Result<shm::Mapping>(const Member& member)>;
+  using MapPeer = std::function<Result<shm::Mapping>(const Member& member, Bytes most)>;
   struct Options {
     bool peer_memory = true;  // false: a source in Memory is treated as any other
     // Have the kernel copy between the processes of two ranks what is in no Memory, if both can.
@@ -46,13 +46,14 @@ class ShmTransport : public Transport {
   /// The word in `memory` that this rank's Doorbell is to arm.
   static std::atomic<std::uint32_t>& bell_word(Memory& memory);
 
-  /// What peers need to reach this process: "shm.memory" = "pid:fd:bytes", "shm.token" (random,
+  /// What peers need to reach this process: "shm.memory" (MemoryCard), "shm.token" (random,
   /// also in the memory, so that a wrong mapping is noticed), "shm.process" (see PeerProcess),
   /// "shm.doorbell", and "shm.fence" if this process has an AsymmetricFence, which it keeps if all
   /// ranks of the host have.
   static Result<std::map<std::string, std::string>> cards(Memory& memory, const Doorbell& bell);
 
-  /// For rank `self` of `members`; its peers are the members of equal host_id with cards.
+  /// For rank `self` of `members`; its peers are the members of equal host_id with cards. Shrinks
+  /// `memory` to what each of them can map of all.
   /// Errors    kInvalidArgument when Memory is exhausted, kUnsupported without own cards.
   static Result<std::unique_ptr<ShmTransport>> create(Rank self, const Members& members,
                                                       Memory& memory, Doorbell& bell,
@@ -85,6 +86,7 @@ class ShmTransport : public Transport {
   const Options options_;
   Capabilities capabilities_;
   std::mutex connect_mutex_;
+  const Bytes mapped_max_;
   shm::Peers peers_;
   std::size_t self_index_ = 0;
   shm::Ring* rings_ = nullptr;  // this rank's, [peers_.local.size()]

@@ -107,6 +107,41 @@ TEST(Memory, OffsetOfChecksTheWholeSpan) {
   EXPECT_FALSE(memory->offset_of(base + 1, Bytes{~std::size_t{0}}));
 }
 
+// Goal: what is given back is neither handed out nor mapped, and a file may be mapped in part.
+TEST(Memory, ShrinksBeforeUse) {
+  const auto memory = make(8 * kMiB);
+  memory->header()[0] = std::byte{5};
+  memory->shrink(Bytes{16 * kMiB});
+  EXPECT_EQ(memory->reserved(), Bytes{8 * kMiB});
+  memory->shrink(Bytes{4 * kMiB + 5});
+  EXPECT_EQ(memory->reserved(), Bytes{4 * kMiB});
+  EXPECT_EQ(memory->file_bytes(), Bytes{8 * kMiB});
+  EXPECT_EQ(memory->header()[0], std::byte{5});
+  EXPECT_FALSE(memory->offset_of(memory->base() + 4 * kMiB, Bytes{1}));
+  const auto more = memory->allocate(Bytes{4 * kMiB});
+  ASSERT_FALSE(more);
+  EXPECT_NE(more.error().message.find("FARANDOLE_MEMORY"), std::string::npos);
+  std::byte* const block = allocate(*memory, 4 * kMiB - Memory::kHeaderBytes);
+  std::memset(block, 1, 4 * kMiB - Memory::kHeaderBytes);
+}
+
+// Goal: limits leave room for what else the process needs. Method: numbers around each threshold.
+TEST(MemoryLimits, LeaveRoom) {
+  MemoryLimits limits;
+  EXPECT_TRUE(limits.holds(~std::size_t{0}));
+  EXPECT_EQ(limits.text(), "");
+  limits.address_space = 1024 * kMiB;
+  limits.used = 24 * kMiB;
+  EXPECT_EQ(limits.room(), 1000 * kMiB);
+  EXPECT_TRUE(limits.holds(744 * kMiB));
+  EXPECT_FALSE(limits.holds(745 * kMiB));
+  EXPECT_EQ(limits.share(5), 100 * kMiB);
+  EXPECT_NE(limits.text().find("ulimit -v"), std::string::npos);
+  limits.used = 2048 * kMiB;  // lowered later
+  EXPECT_EQ(limits.room(), 0u);
+  EXPECT_FALSE(limits.holds(0));
+}
+
 // Goal: pages exist once touched, stay warm for reuse, and go back beyond the limit.
 // Method: count the file's blocks around allocations of 1 GiB of address space.
 TEST(Memory, PagesComeOnTouchAndGoOnRelease) {

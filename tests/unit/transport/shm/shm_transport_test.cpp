@@ -62,12 +62,13 @@ TEST(ShmConnect, ChecksWhatItMaps) {
   ShmRank a(0), b(1);
   const int unsealed = ::memfd_create("unsealed", MFD_CLOEXEC);
   ASSERT_EQ(::ftruncate(unsealed, static_cast<off_t>(b.memory->reserved().value())), 0);
-  const std::string bytes = std::to_string(b.memory->reserved().value());
+  const std::string room = ":" + std::to_string(b.memory->room().value());
+  const std::string bytes = std::to_string(b.memory->file_bytes().value()) + room;
   const std::string fd = std::to_string(b.memory->fd());
   const std::string pid = std::to_string(::getpid());
   const std::pair<const char*, std::string> broken[] = {
       {"shm.memory", "nonsense"},
-      {"shm.memory", pid + ":" + fd + ":4096"},
+      {"shm.memory", pid + ":" + fd + ":4096" + room},
       {"shm.memory", pid + ":99999:" + bytes},
       {"shm.memory", "999999999:" + fd + ":" + bytes},
       {"shm.memory", pid + ":" + std::to_string(a.memory->fd()) + ":" + bytes},
@@ -85,6 +86,28 @@ TEST(ShmConnect, ChecksWhatItMaps) {
     EXPECT_NE(error.message.find("rank 1"), std::string::npos);
   }
   ::close(unsealed);
+}
+
+// Goal: all ranks of a host map the same share of each memory if one of them has no room for all.
+// Method: cards of ranks with and without limits, with memories of other sizes, on another host.
+TEST(ShmConnect, SharesAddressSpace) {
+  constexpr unsigned long long kGiB = std::size_t{1} << 30, kNone = ~0ULL;
+  const auto most = [](std::vector<std::pair<unsigned long long, unsigned long long>> cards) {
+    Members members;
+    for (const auto& [bytes, room] : cards) {
+      Member member{Rank{static_cast<int>(members.size())}, 0, "", "here", 1, {}};
+      member.cards["shm.memory"] = shm::MemoryCard{1, 2, bytes, room}.text();
+      members.push_back(member);
+    }
+    members.push_back(members.back());
+    members.back().host_id = "elsewhere";
+    members.back().cards["shm.memory"] = shm::MemoryCard{1, 2, kGiB, kGiB}.text();
+    return shm::mapped_max(members, "here").value();
+  };
+  EXPECT_EQ(most({{64 * kGiB, kNone}, {64 * kGiB, kNone}}), kNone);
+  EXPECT_EQ(most({{kGiB, 3 * kGiB}, {kGiB, 4 * kGiB}}), kNone) << "they fit";
+  EXPECT_EQ(most({{64 * kGiB, kNone}, {4 * kGiB, 8 * kGiB}}), 2 * kGiB);
+  EXPECT_EQ(most({{4 * kGiB, 8 * kGiB}, {4 * kGiB, 16 * kGiB}, {4 * kGiB, 6 * kGiB}}), kGiB);
 }
 
 // Goal: stores are as cheap as an asymmetric fence makes them only if all ranks of the host have
