@@ -3,6 +3,7 @@
 // Rank 0's side of the rendezvous.
 #include <chrono>
 #include <list>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr auto kFailureTime = 1s;  // to tell those who came
+// Who proved itself and hung up may have lost its patience and calls again at once, or is dead.
+constexpr auto kReturnTime = 1s;
 
 /// A process that has proved itself and may have registered.
 struct Guest {
@@ -52,18 +55,35 @@ class Assembly {
     return roster;
   }
 
+  std::set<int> absent() const {
+    std::set<int> ranks;
+    for (int rank = 0; rank < job_.size; ++rank) {
+      const bool dead = failure_ && failure_->culprit && failure_->culprit->rank == rank;
+      if (!dead && !present_[static_cast<std::size_t>(rank)]) ranks.insert(rank);
+    }
+    return ranks;
+  }
+
  private:
   void turn(Deadline deadline) {
     PollSet set;
     set.wake_by(deadline.when());
     listener_.watch(set);
     for (Guest& guest : guests_) guest.channel.watch(set);
+    for (const auto& [rank, lost] : vanished_) set.wake_by(lost.at + kReturnTime);
     set.wait();
     for (Guest& guest : guests_) {
       if (guest.channel.ready(set) != 0) listen_to(guest);
     }
     listener_.serve(set, door());
     guests_.remove_if([](const Guest& guest) { return guest.done; });
+    for (const auto& [rank, lost] : vanished_) {
+      if (Clock::now() < lost.at + kReturnTime) continue;
+      fail({ErrorKind::kRankFailed,
+            "rank " + std::to_string(rank) + " at " + lost.host +
+                " went away while the job started.",
+            ProcessName{rank, lost.host, 0}});
+    }
   }
 
   Listener::Door door() {
@@ -72,6 +92,7 @@ class Assembly {
               return identity.job == job_.id ? Verdict::kWelcome : Verdict::kAnotherJob;
             },
             [this](const Identity& identity, Descriptor socket) {
+              vanished_.erase(identity.rank);
               guests_.push_back(Guest{Rank{identity.rank}, Channel(std::move(socket))});
             }};
   }
@@ -118,7 +139,13 @@ class Assembly {
   /// A member that came and hung up has died.
   void lose(Guest& guest) {
     guest.done = true;
-    if (!guest.registration) return;
+    const int rank = guest.rank.value();
+    if (!guest.registration) {
+      const bool awaited =
+          rank > 0 && rank < job_.size && !present_[static_cast<std::size_t>(rank)];
+      if (awaited) vanished_[rank] = {Clock::now(), peer_endpoint(guest.channel.fd()).host};
+      return;
+    }
     const Member& member = guest.registration->member;
     fail({ErrorKind::kRankFailed, describe(member) + " went away while the job started.",
           ProcessName{member.rank.value(), member.host, member.pid}});
@@ -174,13 +201,23 @@ class Assembly {
   std::vector<std::optional<Registration>> present_;  // index = rank
   int arrived_ = 1;
   std::list<Guest> guests_;
+  struct Vanished {
+    Clock::time_point at;
+    std::string host;
+  };
+  std::map<int, Vanished> vanished_;  // by rank, of those that had not registered
   std::optional<Error> failure_;
 };
 
 }  // namespace
 
-Result<Roster> assemble(const Job& job, Listener& listener, Registration self, Deadline deadline) {
-  return Assembly(job, listener, std::move(self)).run(deadline);
+Result<Roster> assemble(const Job& job, Listener& listener, Registration self, Deadline deadline,
+                        std::set<int>& absent) {
+  Assembly assembly(job, listener, std::move(self));
+  auto roster = assembly.run(deadline);
+  // When the time is up it is up for the others, too.
+  if (!roster && !deadline.passed()) absent = assembly.absent();
+  return roster;
 }
 
 }  // namespace farandole

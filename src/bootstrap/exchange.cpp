@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/exchange.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace farandole {
@@ -11,6 +12,9 @@ using namespace std::chrono_literals;
 constexpr auto kDialTime = 5s;
 constexpr auto kRetry = 20ms;
 constexpr std::size_t kPurposeBytesMax = 1024;
+// If rank 0 dies while it hands out the table, who did not get it goes without a word, and that may
+// be noticed before the death of rank 0 is.
+constexpr auto kSettleTime = 500ms;
 
 }  // namespace
 
@@ -37,12 +41,25 @@ std::optional<Error> Exchange::refusal(Rank peer, std::string_view purpose) cons
   return std::nullopt;
 }
 
+Error Exchange::gone(int rank, std::string_view when) const {
+  const Member& member = roster_.members[static_cast<std::size_t>(rank)];
+  const Departure& departure = *departures_[static_cast<std::size_t>(rank)];
+  std::string what = describe(member) + " " + departure.reason;
+  if (departure.reason.find(when) == std::string::npos) what += when;
+  if (!what.ends_with('.')) what += '.';
+  return Error{ErrorKind::kRankFailed, std::move(what), ProcessName{rank, member.host, member.pid}};
+}
+
 std::optional<Error> Exchange::lost(int peer) const {
-  const auto& departure = departures_[static_cast<std::size_t>(peer)];
-  if (!departure) return std::nullopt;
-  const Member& member = roster_.members[static_cast<std::size_t>(peer)];
-  return Error{ErrorKind::kRankFailed, describe(member) + " " + departure->reason + ".",
-               ProcessName{peer, member.host, member.pid}};
+  if (auto failure = failed_start()) return failure;
+  if (!departures_[static_cast<std::size_t>(peer)]) return std::nullopt;
+  return started_ ? std::optional(gone(peer, "")) : std::nullopt;
+}
+
+std::optional<Error> Exchange::failed_start() const {
+  if (!first_gone_ || Clock::now() < culprit_known_) return std::nullopt;
+  const auto& rank_0 = departures_[0];
+  return gone(rank_0 && !rank_0->clean ? 0 : *first_gone_, " while the job started");
 }
 
 Error Exchange::late(const char* what, Rank peer, std::string_view purpose) const {
@@ -54,11 +71,32 @@ Error Exchange::late(const char* what, Rank peer, std::string_view purpose) cons
 
 template <class Ready>
 bool Exchange::wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready) {
-  if (deadline.when() == Clock::time_point::max()) {
-    changed_.wait(lock, ready);
-    return true;
+  while (!ready()) {
+    if (deadline.passed()) return false;
+    const bool settling = first_gone_ && Clock::now() < culprit_known_;
+    const auto until = settling ? std::min(deadline.when(), culprit_known_) : deadline.when();
+    if (until == Clock::time_point::max()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_until(lock, until);
+    }
   }
-  return changed_.wait_until(lock, deadline.when(), ready);
+  return true;
+}
+
+Result<void> Exchange::await_start(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  wait(lock, deadline, [&] { return stopped_ || started_ || failed_start(); });
+  if (auto error = failed_start()) return *error;
+  if (started_) return {};
+  return Error{ErrorKind::kTimedOut, "rank " + std::to_string(job_.rank.value()) +
+                                         " waited in vain for all ranks to be ready to begin."};
+}
+
+std::optional<Error> Exchange::start_failure(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  wait(lock, deadline, [&] { return stopped_ || started_ || failed_start(); });
+  return failed_start();
 }
 
 Result<int> Exchange::open(Rank peer, std::string_view purpose, Deadline deadline,
@@ -69,7 +107,13 @@ Result<int> Exchange::open(Rank peer, std::string_view purpose, Deadline deadlin
   openings_.push_back(Opening{rank, std::string(purpose)});
   Opening& opening = openings_.back();
   wake();
-  wait(lock, deadline, [&] { return stopped_ || opening.socket || lost(rank); });
+  // A peer that leaves in order may have welcomed this call before it did.
+  const auto hopeless = [&] {
+    const auto& departure = departures_[static_cast<std::size_t>(rank)];
+    const bool answering = opening.dial && departure && departure->clean;
+    return !answering && lost(rank).has_value();
+  };
+  wait(lock, deadline, [&] { return stopped_ || opening.socket || hopeless(); });
   opening.abandoned = true;
   if (opening.socket) return opening.socket->release();
   wake();
@@ -142,11 +186,9 @@ void Exchange::serve(const PollSet& set) {
 
 void Exchange::settle(Opening& opening) {
   if (opening.dial->outcome() == Dial::Outcome::kWorking) return;
-  if (opening.dial->answered(Verdict::kWelcome)) {
-    opening.socket = opening.dial->take();
-    changed_.notify_all();
-  }
+  if (opening.dial->answered(Verdict::kWelcome)) opening.socket = opening.dial->take();
   opening.dial.reset();
+  changed_.notify_all();
   opening.due = Clock::now() + kRetry;  // whether the peer lives is for Links to find out
 }
 
@@ -165,7 +207,20 @@ void Exchange::enter(const Identity& identity, Descriptor socket) {
 
 void Exchange::departed(const Departure& departure) {
   const std::lock_guard lock(mutex_);
-  departures_[static_cast<std::size_t>(departure.rank.value())] = departure;
+  const int rank = departure.rank.value();
+  departures_[static_cast<std::size_t>(rank)] = departure;
+  if (!started_ && !first_gone_ && departure.rank != job_.rank) {
+    first_gone_ = rank;
+    culprit_known_ = Clock::now() + (departure.clean || rank == 0 ? 0ms : kSettleTime);
+  } else if (rank == 0) {
+    culprit_known_ = std::min(culprit_known_, Clock::now());
+  }
+  changed_.notify_all();
+}
+
+void Exchange::started() {
+  const std::lock_guard lock(mutex_);
+  started_ = true;
   changed_.notify_all();
 }
 

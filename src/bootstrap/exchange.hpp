@@ -20,8 +20,9 @@ namespace farandole {
 /// The data sockets that callers ask for: Session::open() and accept().
 ///
 /// A caller waits on a condition variable; the control thread makes the connections and parks
-/// those of peers until they are asked for. The news of a departure end the waits for it.
-/// Threads   open(), accept(), stop() from any; the rest from the control thread.
+/// those of peers until they are asked for. The news of a departure end the waits for it; before
+/// the job has started they end all waits. Threads   open(), accept(), stop() from any; the rest
+/// from the control thread.
 class Exchange {
  public:
   Exchange(const Job& job, const Roster& roster);
@@ -30,6 +31,9 @@ class Exchange {
   Result<int> open(Rank peer, std::string_view purpose, Deadline deadline,
                    const std::function<void()>& wake);
   Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline);
+  /// As Session::begin() and start_failure() wait.
+  Result<void> await_start(Deadline deadline);
+  std::optional<Error> start_failure(Deadline deadline);
   /// Ends all waits, now and later, and closes what is parked.
   void stop();
 
@@ -39,6 +43,7 @@ class Exchange {
   Verdict admit(int rank) const;
   void enter(const Identity& identity, Descriptor socket);
   void departed(const Departure& departure);
+  void started();
   /// After stop(): drops the calls under way.
   void close();
 
@@ -55,6 +60,8 @@ class Exchange {
 
   std::optional<Error> refusal(Rank peer, std::string_view purpose) const;
   std::optional<Error> lost(int peer) const;
+  std::optional<Error> failed_start() const;
+  Error gone(int rank, std::string_view when) const;
   Error late(const char* what, Rank peer, std::string_view purpose) const;
   template <class Ready>
   bool wait(std::unique_lock<std::mutex>& lock, Deadline deadline, Ready ready);
@@ -65,6 +72,9 @@ class Exchange {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
+  bool started_ = false;
+  std::optional<int> first_gone_;                     // before the job had started
+  Clock::time_point culprit_known_{};                 // when it is settled whom to blame for that
   std::vector<std::optional<Departure>> departures_;  // index = rank
   std::list<Opening> openings_;
   std::map<Key, std::deque<Descriptor>> parked_;

@@ -83,7 +83,8 @@ void Links::enter(int rank, Descriptor socket) {
   link.heard_at = now;
   link.beat_at = now + job_.timeout / kBeatsPerTimeout;
   link.channel.send(news_.replay());
-  if (news_.failed(rank)) expel(rank);
+  if (news_.failed(rank)) return expel(rank);
+  report_ready();
 }
 
 void Links::learn(const Departure& departure) {
@@ -103,11 +104,36 @@ void Links::flood(std::string_view message) {
   if (frame) pass_on(*frame);
 }
 
-void Links::leave(std::string_view state) {
+void Links::ready() {
+  if (std::exchange(ready_, true)) return;
+  report_ready();
+}
+
+void Links::report_ready() {
+  const int first_child = 2 * self_ + 1;
+  for (int child = first_child; child < std::min(first_child + 2, job_.size); ++child) {
+    if (!ready_children_.contains(child)) return;
+  }
+  if (!ready_) return;
+  if (self_ == 0) return start();
+  const auto parent = links_.find((self_ - 1) / 2);
+  if (parent == links_.end() || parent->second.dead || parent->second.told) return;
+  parent->second.told = true;
+  parent->second.channel.send(encode_frame(static_cast<std::uint8_t>(ControlFrame::kReady), ""));
+}
+
+void Links::start() {
+  const auto frame = news_.add_start();
+  if (!frame) return;
+  pass_on(*frame);
+  if (events_.started) events_.started();
+}
+
+void Links::leave(std::string_view state, std::string_view reason) {
   if (phase_ != Phase::kMember) return;
   phase_ = Phase::kLeaving;
   stay_until_ = Clock::now() + kStay;
-  learn(Departure{job_.rank, true, "shut down", std::string(state)});
+  learn(Departure{job_.rank, true, std::string(reason), std::string(state)});
 }
 
 void Links::pass_on(const std::string& frame) {
@@ -153,6 +179,11 @@ void Links::understand(int rank, Link& link, const Frame& frame) {
         if (events_.notice) events_.notice(Rank{notice->from}, notice->message);
       }
       return;
+    case ControlFrame::kReady:
+      ready_children_.insert(rank);
+      return report_ready();
+    case ControlFrame::kStarted:
+      return start();
     case ControlFrame::kExpelled:
       return cut_off(rank, frame.payload);
   }

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,10 @@ namespace farandole {
 /// and the parent a little later: so a rank that died unnoticed, because its neighbours died with
 /// it, is found by whoever is to adopt it or to be adopted by it. A new link starts with all news
 /// so far, hence whatever one living rank knows all living ranks come to know.
+///
+/// Starting: a rank that is ready, and whose children in the whole tree are, tells its parent; once
+/// rank 0 is all that is left it floods that the job has started. Nobody works around a rank that
+/// departs before: without it the job does not start.
 ///
 /// Leaving: the farewell is flooded, then the rank stays until everybody else has said farewell
 /// too, or until 250 ms have passed and every neighbour has heard it, also those that it gets in
@@ -46,7 +51,9 @@ class Links {
 
   void learn(const Departure& departure);
   void flood(std::string_view message);
-  void leave(std::string_view state);
+  /// This rank has what it needs to begin.
+  void ready();
+  void leave(std::string_view state, std::string_view reason = "shut down");
   bool closed() const;
   /// Drops what is still open.
   void close();
@@ -63,6 +70,7 @@ class Links {
     FrameReader frames{kControlBytesMax};
     Clock::time_point heard_at{}, beat_at{};
     bool knows = false;     // has heard our farewell
+    bool told = false;      // that all from here downwards are ready
     bool finished = false;  // we have sent our last
     bool dead = false;      // to be swept
   };
@@ -79,6 +87,8 @@ class Links {
   void keep_time();
   void sweep();
   void pass_on(const std::string& frame);
+  void report_ready();
+  void start();
   void expel(int rank);
   void cut_off(int by, const std::string& reason);
   bool all_know() const;
@@ -100,6 +110,8 @@ class Links {
   std::map<int, Link> links_;    // by rank
   std::map<int, Call> calls_;
   std::uint64_t notices_sent_ = 0;
+  bool ready_ = false;
+  std::set<int> ready_children_;
   Phase phase_ = Phase::kMember;
   Clock::time_point stay_until_{};
   Clock::time_point turned_at_ = Clock::now();

@@ -64,6 +64,12 @@ std::optional<std::string> News::add(const Notice& notice) {
   return frame;
 }
 
+std::optional<std::string> News::add_start() {
+  if (std::exchange(started_, true)) return std::nullopt;
+  items_.push_back({encode_frame(static_cast<std::uint8_t>(ControlFrame::kStarted), "")});
+  return items_.back().frame;
+}
+
 void News::forget_old_notices() {
   auto item = items_.begin();
   while (notices_ > kNoticesKept || (notices_ > 1 && notice_bytes_ > kNoticeBytesKept)) {

@@ -21,6 +21,8 @@ enum class ControlFrame : std::uint8_t {
   kDeparture = 2,  // flooded
   kNotice = 3,     // flooded
   kExpelled = 4,   // "we count you as gone", with the reason
+  kReady = 5,      // to the parent: "all of us below are ready to begin", empty
+  kStarted = 6,    // flooded by rank 0: "all are", empty
 };
 
 /// A message of one rank to all, numbered per sender from 1.
@@ -43,7 +45,8 @@ std::optional<Notice> decode_notice(std::string_view payload);
 /// Everything flooded so far, in the order in which this rank learnt it.
 ///
 /// Every link carries it from the beginning and in this order, so a rank that acts upon news is
-/// never heard of before the news itself. All departures are kept, of the notices the latest.
+/// never heard of before the news itself. All departures and the start are kept, of the notices
+/// the latest.
 /// Threads   one at a time.
 class News {
  public:
@@ -55,6 +58,8 @@ class News {
   /// The frame to pass on, or none if this is not new or names no rank of the job.
   std::optional<std::string> add(const Departure& departure);
   std::optional<std::string> add(const Notice& notice);
+  /// That every rank is ready to begin.
+  std::optional<std::string> add_start();
 
   const Gone& gone() const { return gone_; }
   int gone_count() const { return gone_count_; }
@@ -79,6 +84,7 @@ class News {
   std::vector<std::uint64_t> numbers_;  // index = rank: its last notice
   std::deque<Item> items_;
   std::size_t notices_ = 0, notice_bytes_ = 0;
+  bool started_ = false;
 };
 
 }  // namespace farandole

@@ -84,9 +84,10 @@ Result<Descriptor> open_listener(const Job& job, Endpoint& published) {
   return socket;
 }
 
-Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self) {
+Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self,
+                          std::set<int>& absent) {
   const Deadline deadline = Deadline::after(job.start_timeout);
-  return job.rank == Rank{0} ? assemble(job, listener, std::move(self), deadline)
+  return job.rank == Rank{0} ? assemble(job, listener, std::move(self), deadline, absent)
                              : attend(job, listener, std::move(self), deadline);
 }
 

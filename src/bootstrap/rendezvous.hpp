@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <set>
+
 #include "bootstrap/job.hpp"
 #include "bootstrap/listener.hpp"
 #include "bootstrap/roster.hpp"
@@ -17,12 +19,15 @@ namespace farandole {
 Result<Descriptor> open_listener(const Job& job, Endpoint& published);
 
 /// Brings all ranks of the job together at rank 0 and gives each the same roster. `self` is this
-/// process. Blocks until Job::start_timeout.
+/// process. Blocks until Job::start_timeout. After a failure `absent` is, at rank 0, who may still
+/// come and has not been told.
 /// Errors    as Session::start().
-Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self);
+Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self,
+                          std::set<int>& absent);
 
 /// The two sides of it.
-Result<Roster> assemble(const Job& job, Listener& listener, Registration self, Deadline deadline);
+Result<Roster> assemble(const Job& job, Listener& listener, Registration self, Deadline deadline,
+                        std::set<int>& absent);
 Result<Roster> attend(const Job& job, Listener& listener, Registration self, Deadline deadline);
 
 /// Control messages of the rendezvous.

@@ -3,7 +3,6 @@
 #include "bootstrap/session.hpp"
 
 #include <fcntl.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,12 +11,15 @@
 #include <csignal>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <vector>
 
 #include "base/log.hpp"
+#include "bootstrap/bell.hpp"
 #include "bootstrap/exchange.hpp"
 #include "bootstrap/host.hpp"
+#include "bootstrap/latecomers.hpp"
 #include "bootstrap/links.hpp"
 #include "bootstrap/rendezvous.hpp"
 
@@ -28,40 +30,7 @@ using namespace std::chrono_literals;
 constexpr auto kLeaveTime = 3s;
 constexpr auto kLauncherGrace = 2s;
 constexpr std::size_t kVisitorsMax = 64;  // besides one per rank
-
-/// Wakes the control thread.
-class Bell {
- public:
-  Bell() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  explicit operator bool() const { return static_cast<bool>(event_); }
-  void ring() const { (void)eventfd_write(event_.fd(), 1); }
-  void drain() const {
-    eventfd_t count;
-    (void)eventfd_read(event_.fd(), &count);
-  }
-  int fd() const { return event_.fd(); }
-
- private:
-  Descriptor event_;
-};
-
-/// While it lives, threads that are started leave the process's signals to the others, but for
-/// those that a thread raises itself.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, own);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
+constexpr std::size_t kReasonBytesMax = 2000;
 
 /// The read end of the launcher's pipe; the original stays open for a later session.
 class LauncherPipe {
@@ -154,22 +123,45 @@ class LiveSession final : public Session {
     bell_.ring();
   }
 
+  Result<void> begin(Deadline deadline) override {
+    {
+      const std::lock_guard lock(mutex_);
+      ready_ = true;
+      bell_.ring();
+    }
+    return exchange_.await_start(deadline);
+  }
+  std::optional<Error> start_failure(Deadline deadline) override {
+    return exchange_.start_failure(deadline);
+  }
+
   void leave(std::string_view state) override {
+    leave({state.size() <= kMessageBytesMax ? std::string(state) : std::string(), "shut down"});
+  }
+  void give_up(const Error& why) override {
+    leave({"", "gave up while the job started: " + why.message.substr(0, kReasonBytesMax)});
+  }
+
+  std::uint64_t strangers() const override { return listener_ ? listener_->strangers() : 0; }
+
+ private:
+  struct Farewell {
+    std::string state, reason;
+  };
+
+  void leave(Farewell farewell) {
     if (getpid() != pid_) return abandon();
     const std::lock_guard joining(leave_mutex_);
     if (!thread_.joinable()) return;
     {
       const std::lock_guard lock(mutex_);
-      farewell_ = state.size() <= kMessageBytesMax ? std::string(state) : std::string();
+      farewell_ = std::move(farewell);
       bell_.ring();
     }
     exchange_.stop();
     thread_.join();
   }
 
-  std::uint64_t strangers() const override { return listener_ ? listener_->strangers() : 0; }
-
- private:
   /// In a forked child there is no control thread, and its sockets are closed already.
   void abandon() {
     if (thread_.joinable()) thread_.detach();
@@ -202,14 +194,17 @@ class LiveSession final : public Session {
   /// True once this rank is to leave.
   bool take_requests() {
     std::vector<std::string> messages;
-    std::optional<std::string> farewell;
+    std::optional<Farewell> farewell;
+    bool ready = false;
     {
       const std::lock_guard lock(mutex_);
       messages.swap(messages_);
       farewell = farewell_;
+      ready = ready_;
     }
     for (const std::string& message : messages) links_.flood(message);
-    if (farewell) links_.leave(*farewell);
+    if (ready) links_.ready();
+    if (farewell) links_.leave(farewell->state, farewell->reason);
     return farewell.has_value();
   }
 
@@ -244,7 +239,11 @@ class LiveSession final : public Session {
                           if (events_.departed) events_.departed(departure);
                         },
                         events_.notice,
-                        {}};
+                        {},
+                        [this] {
+                          exchange_.started();
+                          if (events_.started) events_.started();
+                        }};
   const Listener::Door door_{
       [this](const Identity& identity) { return admit(identity); },
       [this](const Identity& identity, Descriptor socket) { enter(identity, std::move(socket)); }};
@@ -254,8 +253,9 @@ class LiveSession final : public Session {
   LauncherPipe launcher_;
 
   std::mutex mutex_;
-  std::vector<std::string> messages_;    // to flood; guarded by mutex_
-  std::optional<std::string> farewell_;  // set once this rank is to leave; likewise
+  std::vector<std::string> messages_;  // to flood; guarded by mutex_, as the next two
+  bool ready_ = false;                 // to begin
+  std::optional<Farewell> farewell_;   // set once this rank is to leave
   std::mutex leave_mutex_;
   std::thread thread_;
 };
@@ -299,12 +299,17 @@ Result<std::unique_ptr<Session>> Session::start(const Job& job,
   std::unique_ptr<Listener> listener;
   Roster roster{"", {self.member}, {Endpoint{}}};
   if (job.size > 1) {
+    if (job.rank == Rank{0}) forget_latecomers();
     auto socket = open_listener(job, self.listener);
     if (!socket) return socket.error();
     listener = std::make_unique<Listener>(*std::move(socket), job.secret,
                                           kVisitorsMax + static_cast<std::size_t>(job.size));
-    auto met = rendezvous(job, *listener, std::move(self));
-    if (!met) return met.error();
+    std::set<int> absent;
+    auto met = rendezvous(job, *listener, std::move(self), absent);
+    if (!met) {
+      tell_latecomers(job, std::move(listener), met.error(), std::move(absent));
+      return met.error();
+    }
     roster = *std::move(met);
   }
   settle_local_ranks(roster.members);

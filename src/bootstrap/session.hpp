@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,7 @@ namespace farandole {
 struct Departure {
   Rank rank;
   bool clean = false;
-  std::string reason;  // "died", "went silent for 30 s", "lost its launcher", "shut down"
+  std::string reason;  // "died", "went silent for 30 s", "shut down", "gave up ...: why"
   std::string state;
 };
 
@@ -35,7 +36,10 @@ struct Departure {
 ///           owns the sockets. open(), accept(), flood(), leave() from any thread.
 /// Security  one listening port per process; connections that fail the handshake, stall, or send
 ///           more than it allows are dropped and counted, and change nothing.
-/// Blocking  start(), open(), accept() block up to their deadline; leave() for about 250 ms, and up
+/// Starting  until every rank has called begin(), the first departure of any ends the start of all:
+///           open(), accept() and begin() fail and name it.
+/// Blocking  start(), open(), accept(), begin() block up to their deadline; leave() for about 250
+/// ms, and up
 ///           to three seconds if a neighbour does not answer.
 class Session {
  public:
@@ -47,6 +51,9 @@ class Session {
     /// On the control thread: the launcher is gone. The process is killed two seconds later,
     /// so that nothing outlives its launcher; until then it may say so. May be empty.
     std::function<void()> launcher_died = {};
+    /// On the control thread: every rank is ready to begin. Departures told before it end the start
+    /// of all, later ones do not.
+    std::function<void()> started = {};
   };
 
   /// Rendezvous with all ranks of the job. `cards` is published in this rank's Member.
@@ -64,11 +71,21 @@ class Session {
   virtual Result<int> open(Rank peer, std::string_view purpose, Deadline deadline) = 0;
   virtual Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) = 0;
 
+  /// Says that this rank is ready to begin, and waits until all have said so.
+  /// Errors    kRankFailed naming who departed first, as start_failure() does; kTimedOut.
+  virtual Result<void> begin(Deadline deadline) = 0;
+
+  /// Waits until a rank has departed before all were ready: whose departure it was that ended the
+  /// start. None if that has not happened by `deadline`, or never can.
+  virtual std::optional<Error> start_failure(Deadline deadline) = 0;
+
   /// Delivers `message` to Events::notice of every other rank that is alive.
   virtual void flood(std::string_view message) = 0;
 
   /// Says farewell, with `state` for the others, and closes everything. Idempotent.
   virtual void leave(std::string_view state) = 0;
+  /// The same for a rank that cannot begin: the others are told why.
+  virtual void give_up(const Error& why) = 0;
 
   /// Connections refused since the start.
   virtual std::uint64_t strangers() const = 0;

@@ -32,6 +32,7 @@ Result<void> rendezvous(ContextState& state) {
   NewsRelay& relay = state.relay;
   events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
+  events.started = [&relay] { relay.started(); };
   AsymmetricFence::enable();
   auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
   if (!cards) return cards.error();
@@ -125,6 +126,46 @@ Result<void> connect_early(ContextState& state, const std::vector<Transport*>& b
   return {};
 }
 
+/// Until there is an engine to tell: whoever leaves now must not be waited for. Between processes
+/// it takes the start of all with it.
+void watch_start(ContextState& state) {
+  state.relay.watch([&state](const Departure& gone) {
+    for (const auto& transport : state.transports) {
+      for (int rank = 0; state.session && rank < state.job.size; ++rank) {
+        if (Rank{rank} != state.job.rank) transport->peer_failed(Rank{rank});
+      }
+      if (state.session) continue;
+      if (gone.clean) {
+        transport->peer_left(gone.rank);
+      } else {
+        transport->peer_failed(gone.rank);
+      }
+    }
+  });
+}
+
+// Who cannot connect says so to the others; without a word they give up a little later.
+constexpr std::chrono::seconds kReadyPatience{5};
+
+/// This rank cannot begin. Says so to the others, and returns what is to blame.
+Error give_up(ContextState& state, Error error) {
+  if (!state.session) return error;
+  if (error.kind != ErrorKind::kInvalidArgument) {
+    auto failure = state.session->start_failure(Deadline::after(kNewsTime));
+    if (failure) error = *std::move(failure);
+  }
+  state.session->give_up(error);
+  return error;
+}
+
+/// Returns once every rank of the job has got as far.
+Result<void> get_ready(ContextState& state, const std::vector<Transport*>& by_rank) {
+  watch_start(state);
+  if (auto connected = connect_early(state, by_rank); !connected) return connected;
+  if (!state.session) return {};
+  return state.session->begin(Deadline::after(state.job.start_timeout + kReadyPatience));
+}
+
 /// What this rank had started, for those who stay.
 std::string farewell(ContextState& state) {
   Farewell all;
@@ -151,29 +192,19 @@ Result<std::unique_ptr<Context>> Context::from_environment() {
 
 Result<std::unique_ptr<Context>> Context::join(std::shared_ptr<ContextState> state) {
   if (auto made = make_memory(*state); !made) return made.error();
-  if (auto met = rendezvous(*state); !met) return met.error();
+  if (auto met = rendezvous(*state); !met) return give_up(*state, met.error());
   auto by_rank = make_transports(*state);
-  if (!by_rank) return by_rank.error();
+  if (!by_rank) return give_up(*state, by_rank.error());
   return begin(std::move(state), *by_rank);
 }
 
 Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> state,
                                                 const std::vector<Transport*>& by_rank) {
-  // Until there is an engine to tell: whoever leaves now must not be waited for.
-  state->relay.watch([raw = state.get()](const Departure& gone) {
-    for (const auto& transport : raw->transports) {
-      if (gone.clean) {
-        transport->peer_left(gone.rank);
-      } else {
-        transport->peer_failed(gone.rank);
-      }
-    }
-  });
-  if (auto connected = connect_early(*state, by_rank); !connected) return connected.error();
+  auto options = engine_options(*state);
+  if (!options) return give_up(*state, options.error());
+  if (auto ready = get_ready(*state, by_rank); !ready) return give_up(*state, ready.error());
   std::vector<Transport*> distinct;
   for (const auto& transport : state->transports) distinct.push_back(transport.get());
-  auto options = engine_options(*state);
-  if (!options) return options.error();
   options->flood = [raw = state.get()](std::string_view message) { raw->tell_all(message); };
   state->engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
   state->relay.open(*state->engine);

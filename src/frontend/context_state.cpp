@@ -45,6 +45,8 @@ std::shared_ptr<coordinator::Timeline> ContextState::current_timeline() {
 
 void NewsRelay::departed(const Departure& departure) {
   const std::lock_guard lock(mutex_);
+  if (!departure.clean) deaths_.push_back(departure);
+  died_.notify_all();
   if (engine_ != nullptr) {
     engine_->departed(departure);
   } else {
@@ -57,6 +59,23 @@ void NewsRelay::watch(std::function<void(const Departure&)> gone) {
   const std::lock_guard lock(mutex_);
   watch_ = std::move(gone);
   for (const Departure& departure : early_) watch_(departure);
+}
+
+std::optional<Departure> NewsRelay::death(const std::function<bool(Rank)>& concerned,
+                                          Deadline limit) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    for (const Departure& death : deaths_) {
+      if (concerned(death.rank)) return death;
+    }
+    if (limit.passed()) return std::nullopt;
+    died_.wait_until(lock, limit.when());
+  }
+}
+
+void NewsRelay::started() {
+  const std::lock_guard lock(mutex_);
+  watch_ = nullptr;
 }
 
 void NewsRelay::add_cycle_listener(std::uint32_t number, std::function<void()> called) {

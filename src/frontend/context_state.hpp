@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -44,8 +45,12 @@ class NewsRelay {
   /// Told when a rank calls for a cycle of the coordinator with this number.
   void add_cycle_listener(std::uint32_t number, std::function<void()> called);
   void remove_cycle_listener(std::uint32_t number);
-  /// Until open() or close(): told who left, and at once who left already.
+  /// Until started(), open() or close(): told who left, and at once who left already.
   void watch(std::function<void(const Departure&)> gone);
+  /// Every rank is ready to begin: who leaves from here on may have done its part.
+  void started();
+  /// Waits until `limit` for a rank for which `concerned` holds to have died: the first of them.
+  std::optional<Departure> death(const std::function<bool(Rank)>& concerned, Deadline limit);
   /// The engine outlives the relay's last call after close().
   void open(Engine& engine);
   void close();
@@ -56,8 +61,13 @@ class NewsRelay {
   std::function<void(const Departure&)> watch_;
   std::map<std::uint32_t, std::function<void()>> cycle_listeners_;
   std::vector<Departure> early_;
+  std::vector<Departure> deaths_;
+  std::condition_variable died_;
   std::vector<std::pair<Rank, std::string>> early_notices_;
 };
+
+/// So long a rank that cannot reach another waits for news: it may have met the trace of a death.
+inline constexpr std::chrono::milliseconds kNewsTime{1000};
 
 /// What a rank floods to have everybody take part in a coordinator's cycle.
 std::string cycle_call(std::uint32_t number);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
+#include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/fit.hpp"
 #include "schedule/text.hpp"
@@ -96,8 +97,21 @@ bool runs_counts(const Call& call, const std::string& algorithm, Plan& plan,
   return *plan.takes_counts;
 }
 
+/// That a peer cannot be reached, or has given up, may be the trace of a death in the group, of
+/// which the news are on their way.
+Error blame(const Group& group, ContextState& context, Error error) {
+  if (error.kind == ErrorKind::kInvalidArgument) return error;
+  const auto death = context.relay.death([&](Rank rank) { return group.contains(rank); },
+                                         Deadline::after(kNewsTime));
+  if (!death || death->rank == context.job.rank) return error;
+  const Member& member = context.members[static_cast<std::size_t>(death->rank.value())];
+  return Error{ErrorKind::kRankFailed,
+               describe(member) + " " + death->reason + " while the ranks connected.",
+               ProcessName{death->rank.value(), member.host, member.pid}};
+}
+
 Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& algorithm,
-                                        const CommunicatorState& state) {
+                                        CommunicatorState& state) {
   const Collective collective = call.arguments.collective;
   const Group& group = *state.group;
   const std::string base = algorithm.substr(0, algorithm.find(':'));
@@ -125,7 +139,7 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
 
 }  // namespace
 
-Result<void> connect(const Group& group, const ContextState& context,
+Result<void> connect(const Group& group, ContextState& context,
                      std::span<const std::int64_t> peers) {
   std::map<Transport*, std::vector<Rank>> ranks;
   for (const std::int64_t peer : peers) {
@@ -134,7 +148,9 @@ Result<void> connect(const Group& group, const ContextState& context,
   }
   const Deadline deadline = Deadline::after(context.job.start_timeout);
   for (auto& [transport, through] : ranks) {
-    if (auto connected = transport->connect(through, deadline); !connected) return connected;
+    if (auto connected = transport->connect(through, deadline); !connected) {
+      return blame(group, context, connected.error());
+    }
   }
   return {};
 }

@@ -16,7 +16,7 @@ namespace farandole {
 Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state);
 
 /// Connects to ranks of the group, each named once.
-Result<void> connect(const Group& group, const ContextState& context,
+Result<void> connect(const Group& group, ContextState& context,
                      std::span<const std::int64_t> peers);
 
 }  // namespace farandole

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "bootstrap/dial.hpp"
+#include "bootstrap/latecomers.hpp"
 #include "bootstrap/secret.hpp"
 #include "unit/bootstrap/ranks.hpp"
 #include "unit/bootstrap/strangers.hpp"
@@ -132,7 +133,6 @@ TEST(Rendezvous, MissingRank0IsReported) {
 // start for all, with both named; and so does a nonsensical job before it begins.
 // Method: one case each.
 TEST(Rendezvous, ContradictionsEndTheStart) {
-  const Descriptor socket = launcher_socket();
   const auto expect_all = [](const std::vector<Job>& jobs, const std::vector<std::string>& parts) {
     const Outcomes outcomes(jobs);
     for (const Error& error : outcomes.errors) {
@@ -142,10 +142,13 @@ TEST(Rendezvous, ContradictionsEndTheStart) {
       }
     }
   };
-  expect_all({local_job(0, 3, socket), local_job(1, 3, socket), local_job(1, 3, socket)},
+  const Descriptor twice = launcher_socket(), unlike = launcher_socket();
+  const Descriptor socket = launcher_socket();
+  expect_all({local_job(0, 3, twice), local_job(1, 3, twice), local_job(1, 3, twice)},
              {"two processes came as one rank", "rank 1 (host"});
-  expect_all({local_job(0, 3, socket), local_job(1, 4, socket)}, {"rank 0 has 3", "has 4"});
+  expect_all({local_job(0, 3, unlike), local_job(1, 4, unlike)}, {"rank 0 has 3", "has 4"});
   expect_all({local_job(0, 2, socket), local_job(2, 3, socket)}, {"rank 0 has 2", "rank 2 (host"});
+  forget_latecomers();
 
   Job beyond = local_job(2, 2, socket);
   EXPECT_EQ(Session::start(beyond, {}, {}).error().kind, ErrorKind::kInvalidArgument);
@@ -248,12 +251,9 @@ TEST(Rendezvous, LateAndWrongProcessesAreTurnedAway) {
   EXPECT_GE(ranks[0].strangers(), 1u);
 }
 
-// Goal: a member that registers and then dies ends the start for the others at once.
-// Method: speak the protocol by hand as rank 1, then hang up.
-TEST(Rendezvous, AMemberThatDiesMeanwhileIsNamed) {
-  const Descriptor socket = launcher_socket();
-  const Job job = local_job(1, 3, socket);
-  std::thread member([&] {
+/// Comes to rank 0 as rank 1 of three, by hand, and dies: once it has registered or before.
+std::thread short_life(const Job& job, bool registers) {
+  return std::thread([job, registers] {
     auto address = numeric_address(Endpoint{"127.0.0.1", job.port});
     Dial dial(*address, job.secret, Identity{Purpose::kRendezvous, 1, job.id, ""},
               Deadline::after(kPatience));
@@ -264,18 +264,32 @@ TEST(Rendezvous, AMemberThatDiesMeanwhileIsNamed) {
       dial.serve(set);
     }
     ASSERT_TRUE(dial.answered(Verdict::kWelcome));
+    if (!registers) return;
     Channel channel(dial.take());
     Registration self;
     self.member = Member{Rank{1}, 1, "host", "id", 4711, {}};
     self.size = 3;
     channel.send(encode_frame(static_cast<std::uint8_t>(RendezvousFrame::kRegister), encode(self)));
   });
-  const Outcomes outcomes({local_job(0, 3, socket)});
-  member.join();
-  EXPECT_EQ(outcomes.errors[0].kind, ErrorKind::kRankFailed);
-  ASSERT_TRUE(outcomes.errors[0].culprit);
-  EXPECT_EQ(outcomes.errors[0].culprit->rank, 1);
-  EXPECT_EQ(outcomes.errors[0].culprit->pid, 4711);
+}
+
+// Goal: a member that proves itself and then dies ends the start for the others, whether it had
+// registered or not, and also for one that comes only when rank 0 has given up.
+// Method: rank 1 hangs up early; then start rank 2, which would look for rank 0 for a minute.
+TEST(Rendezvous, AMemberThatDiesMeanwhileIsNamed) {
+  for (const bool registers : {true, false}) {
+    const Descriptor socket = launcher_socket();
+    std::thread member = short_life(local_job(1, 3, socket), registers);
+    std::vector<Error> errors = Outcomes({local_job(0, 3, socket)}).errors;
+    member.join();
+    errors.push_back(Outcomes({local_job(2, 3, socket)}).errors[0]);
+    for (const Error& error : errors) {
+      EXPECT_EQ(error.kind, ErrorKind::kRankFailed) << error.message;
+      ASSERT_TRUE(error.culprit);
+      EXPECT_EQ(error.culprit->rank, 1);
+      EXPECT_EQ(error.culprit->pid, registers ? 4711 : 0);
+    }
+  }
 }
 
 // Goal: local ranks that do not number a host's members are settled; others are kept.

@@ -8,8 +8,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 
+#include "bootstrap/latecomers.hpp"
 #include "bootstrap/news.hpp"
 #include "unit/bootstrap/ranks.hpp"
 
@@ -52,6 +54,45 @@ TEST(Session, AllLeaveTogether) {
       }
     }
   }
+}
+
+// Goal: a rank that is done at once fails no slower one: nobody gets past begin() before all do.
+// Method: of each size one rank begins only once another, which leaves right after, has been at it.
+TEST(Session, BeginWaitsForTheSlowest) {
+  for (const int size : {1, 2, 3, 8, 33}) {
+    Ranks ranks(size);
+    ASSERT_EQ(ranks.errors(), "");
+    std::atomic<int> begun = 0;
+    on_threads(size, [&](int rank) {
+      if (rank == size - 1) {
+        EXPECT_FALSE(ranks[rank].start_failure(Deadline::after(100ms)));
+        EXPECT_EQ(begun, 0);
+      }
+      const auto result = ranks[rank].begin(Deadline::after(kPatience));
+      EXPECT_TRUE(result) << result.error().message;
+      ++begun;
+      ranks[rank].leave("done");
+    });
+  }
+}
+
+// Goal: a rank that cannot begin ends the start of all, whatever they wait for, and they say why.
+// Method: rank 2 of four gives up; 0 is ready, 1 waits for a socket from 3 and 3 for one to 1.
+TEST(Session, WhoGivesUpIsNamedWithTheReason) {
+  Ranks ranks(4);
+  ASSERT_EQ(ranks.errors(), "");
+  on_threads(4, [&](int rank) {
+    const Deadline deadline = Deadline::after(kPatience);
+    if (rank == 2) return ranks[2].give_up(Error{ErrorKind::kInternal, "no memory"});
+    const Error error = rank == 0   ? ranks[0].begin(deadline).error()
+                        : rank == 1 ? ranks[1].accept(Rank{3}, "never", deadline).error()
+                                    : ranks[3].accept(Rank{1}, "never", deadline).error();
+    EXPECT_EQ(error.kind, ErrorKind::kRankFailed);
+    EXPECT_NE(error.message.find("gave up while the job started: no memory."), std::string::npos)
+        << error.message;
+    ASSERT_TRUE(error.culprit);
+    EXPECT_EQ(error.culprit->rank, 2);
+  });
 }
 
 // Goal: any two ranks get a stream of bytes that both ends call by the same name.
@@ -128,12 +169,13 @@ TEST(Session, WaitsForDataSocketsEnd) {
             ErrorKind::kInvalidArgument);
 }
 
-// Goal: a departure ends waits for that rank, and no others.
+// Goal: once all have begun, a departure ends waits for that rank, and no others.
 // Method: wait without a deadline for a rank that leaves; a socket that it opened before stays
 // good; a wait for another rank succeeds afterwards.
 TEST(Session, ADepartureEndsWaits) {
   Ranks ranks(3);
   ASSERT_EQ(ranks.errors(), "");
+  on_threads(3, [&](int rank) { ASSERT_TRUE(ranks[rank].begin(Deadline::after(kPatience))); });
   auto before = ranks[2].open(Rank{0}, "before", Deadline::after(kPatience));
   ASSERT_TRUE(before);
   on_threads(4, [&](int part) {
@@ -232,6 +274,7 @@ TEST(Session, LeavesNothingBehind) {
       job.start_timeout = 500ms;
     });
     EXPECT_NE(failing.errors(), "");
+    forget_latecomers();  // rank 0 may still wait for who is to be told
   }
   EXPECT_EQ(open_descriptors(), descriptors_before);
   EXPECT_EQ(threads(), threads_before);
