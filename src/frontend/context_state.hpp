@@ -134,7 +134,8 @@ struct Plan {
   std::atomic<std::uint64_t> calls{0}, bytes{0};
 };
 
-using PlanKey = std::tuple<Collective, std::string, std::int64_t, bool>;  // spec, root, fixed order
+/// Spec, root, fixed order, and whether all ranks end together.
+using PlanKey = std::tuple<Collective, std::string, std::int64_t, bool, bool>;
 
 struct CommunicatorState {
   CommunicatorState() = default;

@@ -14,6 +14,7 @@
 #include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/fit.hpp"
+#include "schedule/synchronize.hpp"
 #include "schedule/text.hpp"
 
 namespace farandole {
@@ -87,6 +88,14 @@ Result<Schedule> build(const Call& call, const std::string& algorithm, const Gro
   return build_schedule(collective, algorithm, group.size(), root, call.options.deterministic);
 }
 
+/// Whether a rank could end before all have called, or before all have what they were promised:
+/// with a root data goes one way; of an alltoall with counts only the lengths of messages tell
+/// whether two ranks agree, and only one of the two sees them.
+bool needs_end_together(const Arguments& arguments) {
+  return has_root(arguments.collective) ||
+         (arguments.collective == Collective::kAlltoall && arguments.by_rank);
+}
+
 /// Looked at when it is first asked for.
 bool runs_counts(const Call& call, const std::string& algorithm, Plan& plan,
                  const CommunicatorState& state) {
@@ -119,6 +128,7 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   if (!info) return info.error();
   auto schedule = build(call, algorithm, group);
   if (!schedule) return schedule.error();
+  if (needs_end_together(call.arguments)) schedule = synchronized(*std::move(schedule));
   auto plan = std::make_shared<Plan>();
   plan->fingerprint = fingerprint(*schedule);
   auto verified = verify(*std::move(schedule));
@@ -162,7 +172,8 @@ Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& sta
   const std::lock_guard lock(state.plans_mutex);
   for (;;) {
     const std::string algorithm = choose(call, state);
-    const PlanKey key{collective, algorithm, root, call.options.deterministic};
+    const PlanKey key{collective, algorithm, root, call.options.deterministic,
+                      needs_end_together(arguments)};
     auto found = state.plans.find(key);
     if (found == state.plans.end()) {
       auto made = make_plan(call, algorithm, state);

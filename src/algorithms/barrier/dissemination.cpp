@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algorithms/table.hpp"
 #include "schedule/builder.hpp"
+#include "schedule/synchronize.hpp"
 
 namespace farandole {
 namespace {
@@ -18,9 +19,7 @@ Schedule dissemination_barrier(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;
   ScheduleBuilder b(Collective::kBarrier, "dissemination", p, 0);
   b.rotation({p, 1, 0, 0});
-  const Expr r = b.rank();
-  for (std::int64_t d = 1; d < p; d *= 2) b.round().signal((r + d) % p).await((r - d) % p);
-  return std::move(b).build();
+  return synchronized(std::move(b).build());
 }
 
 }  // namespace
