@@ -55,6 +55,7 @@ struct CallOptions {
   bool deterministic = false;  // operands in one fixed order, whatever the algorithm
   int size_shift = 0;          // an algorithm that is not named is chosen as for 2^size_shift
                                // times the bytes; the same on every rank
+  std::uint16_t purpose = 0;   // calls of two purposes are unlike, whatever they move
 };
 
 /// What a call without options gets; made once.
@@ -107,7 +108,8 @@ struct Message {
 };
 
 /// An ordered group of ranks. Collectives on one communicator start in program order, which must
-/// be the same on every rank. Messages between two ranks of a communicator match in program order
+/// be the same on every rank, and each ends on no rank before all ranks have called it: also those
+/// with a root synchronize. Messages between two ranks of a communicator match in program order
 /// per direction, whatever the collectives around them. Operations on two communicators are
 /// independent.
 ///
@@ -117,6 +119,10 @@ struct Message {
 ///           rank's chunk of `out`. No other overlap. Buffers stay valid and untouched until the
 ///           operation ended.
 /// Errors    kInvalidArgument naming the argument, before anything moves; then those of Request.
+///           If ranks start unlike collectives, all that start that one get kMismatch within a
+///           second of the last one's call, and what follows works. Alike are collective, dtype,
+///           reduction, root, algorithm with its options, count, and counts by rank as far as ranks
+///           share them; addresses, names and `factor` are each rank's own affair.
 ///           A rank that is gone breaks the communicators that contain it, and only those.
 class Communicator {
  public:

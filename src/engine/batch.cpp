@@ -89,6 +89,15 @@ void BatchOperation::disagreed(Error error) {
   close(disagreeing_);
 }
 
+void BatchOperation::withdraw(Farewell& words) const {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].open) continue;
+    const MessageSpec& message = spec_.messages[i];
+    words.withdraw_message({group().communicator, message.peer.value()}, message.sends,
+                           message.number);
+  }
+}
+
 bool BatchOperation::cancel() {
   bool clear = true;
   for (std::size_t i = 0; i < slots_.size(); ++i) {

@@ -48,6 +48,7 @@ class BatchOperation final : public Operation {
   explicit BatchOperation(BatchSpec spec);
 
   void disagreed(Error error) override;
+  void withdraw(Farewell& words) const override;
   std::optional<Rank> lost_peer() const override;
   bool done_by(Rank world_rank, const Farewell& farewell) const override;
   std::string description() const override;
@@ -70,6 +71,7 @@ class BatchOperation final : public Operation {
   bool begin() override;
   bool advance() override;
   bool cancel() override;
+  std::uint64_t progress() const override { return 0; }  // makes no claims
   void close(std::size_t i);
 
   const BatchSpec spec_;     // without its terms, which are terms()

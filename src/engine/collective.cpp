@@ -82,6 +82,19 @@ bool CollectiveOperation::done_by(Rank, const Farewell& farewell) const {
   return its != farewell.next_sequence.end() && spec_.id.sequence < its->second;
 }
 
+void CollectiveOperation::withdraw(Farewell& words) const {
+  words.withdraw_collective(spec_.id.communicator, spec_.id.sequence);
+}
+
+std::uint64_t CollectiveOperation::progress() const {
+  std::uint64_t moved = replayed_ + position_ + open_count_;
+  for (const Slot& slot : round()) {
+    moved += slot.send.moved.value() + slot.receive.moved.value();
+  }
+  for (const std::int64_t loop : loops_) moved = moved * 31 + static_cast<std::uint64_t>(loop);
+  return moved;
+}
+
 bool CollectiveOperation::begin() {
   if (next_round()) advance();
   return true;

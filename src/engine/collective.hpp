@@ -56,6 +56,8 @@ class CollectiveOperation final : public Operation {
     open_count_ = 0;
   }
   const OperationId* id() const override { return &spec_.id; }
+  Signature signature() const override { return spec_.signature; }
+  void withdraw(Farewell& words) const override;
   std::optional<Rank> lost_peer() const override;
   bool done_by(Rank world_rank, const Farewell& farewell) const override;
   std::string description() const override;
@@ -96,6 +98,7 @@ class CollectiveOperation final : public Operation {
   bool begin() override;
   bool advance() override;  // zero or more rounds
   bool cancel() override;
+  std::uint64_t progress() const override;
   bool next_round();  // false at the end of the program
   bool find_round();  // likewise
   void record();

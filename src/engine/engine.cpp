@@ -48,12 +48,11 @@ Engine::~Engine() {
   stop();
 }
 
-bool Engine::stop() {
+void Engine::stop() {
   stopping_.store(true);
   doorbell_.ring();
   wake();
   if (thread_.joinable()) thread_.join();
-  return quiet_at_end_;
 }
 
 // Submitting and waiting -------------------------------------------------------------------------
@@ -198,7 +197,6 @@ void Engine::run() {
 }
 
 void Engine::end_all() {
-  quiet_at_end_ = first_ == nullptr && submitted_.empty();
   abort(Error{ErrorKind::kInternal, "the library was shut down while operations were in flight"});
   const Deadline patience = Deadline::after(kEndPatience);
   do {
@@ -284,7 +282,10 @@ void Engine::sleep() {
   doorbell_.arm();
   // Operations are stepped before transports; what these have ended is looked at as well.
   if (!step() && !step_operations()) {
-    const int count = ::poll(wakers_.data(), wakers_.size(), kSleepMs);
+    using std::chrono::ceil, std::chrono::milliseconds;
+    const auto until_claims = ceil<milliseconds>(claims_due_ - Clock::now()).count();
+    const auto timeout = static_cast<int>(std::clamp<std::int64_t>(until_claims, 0, kSleepMs));
+    const int count = ::poll(wakers_.data(), wakers_.size(), timeout);
     if (count > 0 && wakers_.front().revents != 0) doorbell_.drain();
   }
   doorbell_.disarm();
@@ -293,12 +294,15 @@ void Engine::sleep() {
 void Engine::check_time() {
   const Clock::time_point now = Clock::now();
   for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
-    if (operation->failing() || !operation->overdue(now)) continue;
+    if (operation->failing()) continue;
+    operation->look(now);
+    if (!operation->overdue(now)) continue;
     Error error{ErrorKind::kTimedOut,
                 operation->description() + " passed its deadline; " + operation->state()};
     if (!operation->group().broken) operation->group().broken = error;
-    operation->fail(std::move(error));
+    fail(*operation, std::move(error));
   }
+  make_claims(now);
   if (!gone_.empty()) fail_affected();
   for (auto suspect = suspects_.begin(); suspect != suspects_.end();) {
     if (now - suspect->second < kSuspicion) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <future>
 #include <map>
@@ -19,6 +20,7 @@
 #include "base/ticks.hpp"
 #include "bootstrap/member.hpp"
 #include "bootstrap/session.hpp"
+#include "engine/claims.hpp"
 #include "engine/operation.hpp"
 #include "engine/submission_queue.hpp"
 #include "transport/doorbell.hpp"
@@ -43,11 +45,12 @@ struct EngineOptions {
 /// or a caller that waits and finds nobody driving, which saves small collectives two switches
 /// between threads.
 ///
-/// Threads   submit(), run(), wait(), departed(), notice(), suspect() from any thread.
+/// Threads   any, but for create() and stop().
 /// Order     Operations of one communicator start in the order submitted.
 /// Errors    A departed rank fails every operation, now and later, whose group contains it, but
 ///           for those that it had done its part in before it left on purpose. An operation past
-///           its deadline fails with kTimedOut and breaks its communicator.
+///           its deadline fails with kTimedOut and breaks its communicator. One that two ranks
+///           start with different signatures fails with kMismatch on all ranks that start it.
 /// Blocking  run() and wait() block; they release no lock of the caller's. The step loop does not
 ///           allocate, lock or log unless something failed.
 class Engine {
@@ -70,9 +73,17 @@ class Engine {
 
   /// Ends everything in flight, and everything submitted later, with this error.
   void abort(Error error);
-  /// Ends everything and joins the progress thread; true if nothing was in flight. Idempotent,
-  /// one thread at a time.
-  bool stop();
+  /// Ends everything and joins the progress thread. Idempotent, one thread at a time.
+  void stop();
+
+  /// Until left(), claims about operations of this communicator concern this rank. `next` numbers
+  /// them.
+  void joined(std::uint32_t communicator, const std::atomic<std::uint32_t>& next);
+  void left(std::uint32_t communicator);
+  /// This rank cannot start the operation, which counts nonetheless: it fails on all ranks.
+  void excuse(OperationId id, const Error& why);
+  /// What did not end well here.
+  Farewell withdrawn();
 
   /// `departure.state` of a clean one is the text of that rank's Farewell.
   void departed(const Departure& departure);
@@ -98,15 +109,11 @@ class Engine {
     bool clean;
     Farewell farewell;  // clean: what it had started
   };
-  struct Disagreement {
-    OperationId id;
-    Rank reporter, other;
-    Signature reported, seen;
-    std::uint64_t reported_bytes, seen_bytes;
-  };
   struct News {
     std::vector<Gone> gone;
     std::vector<Disagreement> disagreements;
+    std::vector<Disagreement> excuses;  // of this rank, for all others
+    std::vector<Claim> claims;
     std::vector<Rank> suspects;
     std::unique_ptr<Error> abort;
     std::vector<std::promise<std::string>> askers;  // of state()
@@ -135,11 +142,22 @@ class Engine {
   void post_news(Add add);
   void take_news();
   std::string list_operations() const;
-  void take_disagreement(const Disagreement& disagreement);
-  void recall_disagreement(Operation& operation);
+  bool is_ahead(OperationId id);
+  bool is_gone(Rank rank) const;
+  void take_words(News& news);
+  void retell(const Claim& claim);
+  void remember(Disagreement disagreement);
+  void note_trouble();
+  void take_disagreement(Disagreement disagreement);
+  void take_claim(const Claim& claim);
+  void recall(Operation& operation);
+  void fail(Operation& operation, Error error);
   void fail_affected();
+  Operation* in_flight(OperationId id) const;
   void check_time();
+  void make_claims(Clock::time_point now);
   void report_disagreement(Operation& operation);
+  void contradict(Operation& operation, const Claim& claim);
   void refuse_message(Operation& operation);
   void fail_disagreeing(Operation& operation, const Disagreement& disagreement);
   void start_after_trouble(Operation& operation);
@@ -148,7 +166,6 @@ class Engine {
   void sleep();
   void run();  // the progress thread
   void end_all();
-  bool quiet_at_end_ = false;
   std::string process(Rank rank) const;
 
   const std::vector<Transport*> transports_;
@@ -170,7 +187,10 @@ class Engine {
   std::uint64_t active_since_ = 0;  // Ticks; 0 while nothing is in flight, or since nobody looked
   std::uint64_t idle_since_ = 0;    // the end of the last active time
   std::vector<Gone> gone_;
-  std::vector<Disagreement> disagreements_;    // about operations not started here yet
+  Ahead<Disagreement> disagreements_;
+  Ahead<Claim> claims_;
+  std::deque<Disagreement> disputed_;          // what failed for it: the latest kDisputedMax
+  Clock::time_point claims_due_{};             // when to look at the operations again for that
   std::map<int, Clock::time_point> suspects_;  // world rank -> since
   std::unique_ptr<Error> aborted_;
   bool troubled_ = false;  // one of these was ever told
@@ -179,6 +199,8 @@ class Engine {
   std::atomic<bool> news_{false};
   std::mutex news_mutex_;
   News waiting_news_;
+  Progress communicators_;  // likewise under news_mutex_
+  Farewell withdrawn_;      // likewise
 
   std::atomic<std::uint64_t> active_ticks_{0};
   std::atomic<std::uint64_t> driven_ticks_{0}, waited_ticks_{0};  // in wait(), driving or not

@@ -3,7 +3,6 @@
 // The engine's other half: what happens when ranks go away or disagree.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "base/asymmetric_fence.hpp"
@@ -12,8 +11,7 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kDisagreementsMax = 256;
-constexpr std::string_view kDisagreementWord = "mismatch";
+constexpr std::size_t kDisputedMax = 64;
 constexpr auto kAnswerPause = std::chrono::milliseconds(5);
 
 }  // namespace
@@ -43,14 +41,50 @@ void Engine::suspect(Rank peer) {
   post_news([&](News& news) { news.suspects.push_back(peer); });
 }
 
+/// What is said about communicators of others wakes nobody. One that this rank is about to join
+/// loses nothing: if that matters, an operation will not move, and all is said once more.
 void Engine::notice(Rank, std::string_view message) {
-  Disagreement disagreement;
-  if (message.size() != kDisagreementWord.size() + sizeof(disagreement) ||
-      !message.starts_with(kDisagreementWord)) {
-    return;
+  auto disagreement = decode_disagreement(message);
+  auto claims = decode_claims(message);
+  {
+    const std::lock_guard lock(news_mutex_);
+    if (disagreement && !communicators_.knows(disagreement->id)) disagreement.reset();
+    if (claims) {
+      std::erase_if(*claims, [&](const Claim& claim) { return !communicators_.knows(claim.id); });
+    }
   }
-  std::memcpy(&disagreement, message.data() + kDisagreementWord.size(), sizeof(disagreement));
-  post_news([&](News& news) { news.disagreements.push_back(disagreement); });
+  if (disagreement) {
+    post_news([&](News& news) { news.disagreements.push_back(*std::move(disagreement)); });
+  }
+  if (claims && !claims->empty()) {
+    post_news(
+        [&](News& news) { news.claims.insert(news.claims.end(), claims->begin(), claims->end()); });
+  }
+}
+
+void Engine::joined(std::uint32_t communicator, const std::atomic<std::uint32_t>& next) {
+  const std::lock_guard lock(news_mutex_);
+  communicators_.add(communicator, next);
+}
+
+void Engine::left(std::uint32_t communicator) {
+  const std::lock_guard lock(news_mutex_);
+  communicators_.remove(communicator);
+}
+
+bool Engine::is_ahead(OperationId id) {
+  const std::lock_guard lock(news_mutex_);
+  return communicators_.ahead(id);
+}
+
+void Engine::excuse(OperationId id, const Error& why) {
+  Disagreement disagreement{.id = id, .reporter = options_.self, .excuse = why.message};
+  post_news([&](News& news) { news.excuses.push_back(std::move(disagreement)); });
+}
+
+Farewell Engine::withdrawn() {
+  const std::lock_guard lock(news_mutex_);
+  return withdrawn_;
 }
 
 void Engine::take_news() {
@@ -72,55 +106,149 @@ void Engine::take_news() {
     gone_.push_back(std::move(gone));
   }
   for (const Rank peer : news.suspects) {
-    const bool known = std::any_of(gone_.begin(), gone_.end(),
-                                   [&](const Gone& gone) { return gone.rank == peer; });
-    if (!known) suspects_.emplace(peer.value(), Clock::now());
+    if (!is_gone(peer)) suspects_.emplace(peer.value(), Clock::now());
   }
-  for (const Disagreement& disagreement : news.disagreements) take_disagreement(disagreement);
+  take_words(news);
   if (news.abort) aborted_ = std::move(news.abort);
-  troubled_ = !gone_.empty() || !disagreements_.empty() || aborted_ != nullptr;
+  note_trouble();
   fail_affected();
   for (std::promise<std::string>& asker : news.askers) asker.set_value(list_operations());
 }
 
-void Engine::take_disagreement(const Disagreement& disagreement) {
-  for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
-    const OperationId* id = operation->id();
-    if (id != nullptr && *id == disagreement.id) return fail_disagreeing(*operation, disagreement);
+void Engine::take_words(News& news) {
+  {
+    const std::lock_guard lock(news_mutex_);
+    disagreements_.keep([&](OperationId id) { return communicators_.knows(id); });
+    claims_.keep([&](OperationId id) { return communicators_.ahead(id); });
   }
-  // Not started yet, or over already: recall_disagreement() sorts that out.
-  if (disagreements_.size() == kDisagreementsMax) disagreements_.erase(disagreements_.begin());
-  disagreements_.push_back(disagreement);
+  for (Disagreement& disagreement : news.excuses) {
+    options_.flood(encode(disagreement));
+    remember(std::move(disagreement));
+  }
+  for (Disagreement& disagreement : news.disagreements) take_disagreement(std::move(disagreement));
+  for (const Claim& claim : news.claims) take_claim(claim);
+}
+
+void Engine::note_trouble() {
+  troubled_ = !gone_.empty() || !disagreements_.empty() || !claims_.empty() || aborted_ != nullptr;
+}
+
+Operation* Engine::in_flight(OperationId id) const {
+  Operation* operation = first_;
+  while (operation != nullptr && (operation->id() == nullptr || *operation->id() != id)) {
+    operation = operation->next;
+  }
+  return operation;
+}
+
+void Engine::take_disagreement(Disagreement disagreement) {
+  if (Operation* operation = in_flight(disagreement.id)) {
+    fail_disagreeing(*operation, disagreement);
+  } else {
+    disagreements_.add(std::move(disagreement));  // also if it has a number and will start at once
+  }
+}
+
+void Engine::take_claim(const Claim& claim) {
+  if (Operation* operation = in_flight(claim.id)) {
+    contradict(*operation, claim);
+  } else if (is_ahead(claim.id)) {
+    claims_.add(claim);
+  } else {
+    retell(claim);
+  }
+}
+
+/// The operation has ended here. If it ended well all ranks have one signature. If it did not, they
+/// were told so; but this one may have heard it before it knew the communicator.
+void Engine::retell(const Claim& claim) {
+  const auto known = std::ranges::find(disputed_, claim.id, &Disagreement::id);
+  if (known == disputed_.end()) return;
+  if (known->reporter == options_.self || is_gone(known->reporter)) options_.flood(encode(*known));
+}
+
+void Engine::remember(Disagreement disagreement) {
+  if (disputed_.size() == kDisputedMax) disputed_.pop_front();
+  disputed_.push_back(std::move(disagreement));
+}
+
+/// Unless they agree; then there is nothing to add.
+void Engine::contradict(Operation& operation, const Claim& claim) {
+  if (operation.failing()) return;
+  if (claim.signature == operation.signature()) {
+    operation.group().patience = std::min(2 * operation.group().patience, kPatienceMax);
+    return operation.set_claimed();
+  }
+  Disagreement disagreement{.id = claim.id, .reporter = options_.self, .other = claim.from};
+  disagreement.reported = operation.signature();
+  disagreement.seen = claim.signature;
+  options_.flood(encode(disagreement));
+  fail_disagreeing(operation, disagreement);
+}
+
+/// Says what the operations are that have not moved for so long that others may wait for the same.
+void Engine::make_claims(Clock::time_point now) {
+  claims_due_ = Clock::time_point::max();
+  std::vector<Claim> claims;
+  for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    if (operation->id() == nullptr || operation->failing()) continue;
+    const auto still_since = operation->still_since();
+    if (!still_since) continue;
+    const OperationId id = *operation->id();
+    const Group& group = operation->group();
+    const auto due = *still_since + claims_after(id, group.self, group.size(), group.patience);
+    if (due <= now && claims.size() < Ahead<Claim>::kMax) {
+      claims.push_back({id, options_.self, operation->signature()});
+      operation->set_claimed();
+    } else {
+      claims_due_ = std::min(claims_due_, due);
+    }
+  }
+  if (claims.empty()) return;
+  for (const Claim& claim : claims) {
+    const Group& group = in_flight(claim.id)->group();
+    group.patience = std::min(2 * group.patience, kPatienceMax);
+  }
+  options_.flood(encode(claims));
 }
 
 void Engine::start_after_trouble(Operation& operation) {
-  if (aborted_) return operation.fail(*aborted_);
-  if (operation.group().broken) return operation.fail(*operation.group().broken);
-  if (const Gone* gone = gone_for(operation)) return operation.fail(gone_error(*gone, operation));
-  if (!disagreements_.empty()) recall_disagreement(operation);
+  if (aborted_) return fail(operation, *aborted_);
+  if (operation.group().broken) return fail(operation, *operation.group().broken);
+  if (const Gone* gone = gone_for(operation)) return fail(operation, gone_error(*gone, operation));
+  recall(operation);
 }
 
-/// An operation starts: what was said about it counts now, what was said about those before it
-/// never will.
-void Engine::recall_disagreement(Operation& operation) {
-  const OperationId* id = operation.id();
-  if (id == nullptr) return;
-  for (const Disagreement& disagreement : disagreements_) {
-    if (disagreement.id == *id) fail_disagreeing(operation, disagreement);
+/// An operation starts: what was said about it counts now.
+void Engine::recall(Operation& operation) {
+  if (operation.id() == nullptr) return;
+  for (const Disagreement& disagreement : disagreements_.take(*operation.id())) {
+    fail_disagreeing(operation, disagreement);
   }
-  std::erase_if(disagreements_, [&](const Disagreement& disagreement) {
-    return disagreement.id.communicator == id->communicator &&
-           disagreement.id.sequence <= id->sequence;
-  });
+  for (const Claim& claim : claims_.take(*operation.id())) contradict(operation, claim);
+  note_trouble();
+}
+
+/// Ends it with an error that other ranks may not share.
+void Engine::fail(Operation& operation, Error error) {
+  {
+    const std::lock_guard lock(news_mutex_);
+    operation.withdraw(withdrawn_);
+  }
+  operation.fail(std::move(error));
+}
+
+bool Engine::is_gone(Rank rank) const {
+  return std::ranges::find(gone_, rank, &Gone::rank) != gone_.end();
 }
 
 void Engine::fail_affected() {
   for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
     if (operation->failing()) continue;
     if (const Gone* gone = gone_for(*operation)) {
-      operation->fail(gone_error(*gone, *operation));
+      fail(*operation, gone_error(*gone, *operation));
     } else if (aborted_) {
-      operation->fail(*aborted_);
+      fail(*operation, *aborted_);
     }
   }
 }
@@ -161,18 +289,14 @@ Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
 void Engine::report_disagreement(Operation& operation) {
   if (operation.id() == nullptr) return refuse_message(operation);
   const Transfer& transfer = *operation.disagreement();
-  Disagreement disagreement;
-  std::memset(static_cast<void*>(&disagreement), 0, sizeof(disagreement));
-  disagreement.id = *operation.id();
-  disagreement.reporter = options_.self;
-  disagreement.other = transfer.peer;
-  disagreement.reported = transfer.signature;
-  disagreement.seen = transfer.seen;
-  disagreement.reported_bytes = transfer.bytes.value();
-  disagreement.seen_bytes = transfer.seen_bytes.value();
-  std::string message(kDisagreementWord);
-  message.append(reinterpret_cast<const char*>(&disagreement), sizeof(disagreement));
-  options_.flood(message);
+  const Disagreement disagreement{.id = *operation.id(),
+                                  .reporter = options_.self,
+                                  .other = transfer.peer,
+                                  .reported = transfer.signature,
+                                  .seen = transfer.seen,
+                                  .reported_bytes = transfer.bytes.value(),
+                                  .seen_bytes = transfer.seen_bytes.value()};
+  options_.flood(encode(disagreement));
   fail_disagreeing(operation, disagreement);
 }
 
@@ -187,6 +311,14 @@ void Engine::refuse_message(Operation& operation) {
 }
 
 void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagreement) {
+  if (operation.failing()) return;
+  operation.group().patience = kPatienceMin;
+  remember(disagreement);
+  if (!disagreement.excuse.empty()) {
+    return operation.disagreed(
+        Error{ErrorKind::kMismatch, process(disagreement.reporter) + " could not take part in " +
+                                        operation.description() + ": " + disagreement.excuse});
+  }
   const std::string reported = options_.describe(disagreement.reported);
   const std::string seen = options_.describe(disagreement.seen);
   std::string message = "ranks disagree on " + operation.description() + ": " +
@@ -196,7 +328,7 @@ void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagree
     message += " (messages of " + std::to_string(disagreement.reported_bytes) + " and " +
                std::to_string(disagreement.seen_bytes) + " bytes)";
   } else if (reported == seen) {
-    message += " (the same algorithm with other options or counts)";
+    message += " (the same algorithm with other options or counts, or for another purpose)";
   }
   operation.disagreed(Error{ErrorKind::kMismatch, std::move(message)});
 }

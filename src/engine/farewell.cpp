@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/farewell.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <sstream>
 
 namespace farandole {
@@ -11,6 +13,31 @@ constexpr char kCollectives = 'c';
 constexpr char kMessages = 'm';
 
 }  // namespace
+
+void Farewell::withdraw_collective(std::uint32_t communicator, std::uint32_t sequence) {
+  const auto [first, fresh] = next_sequence.emplace(communicator, sequence);
+  first->second = std::min(first->second, sequence);
+}
+
+void Farewell::withdraw_message(Peer peer, bool sent, std::uint32_t number) {
+  constexpr auto kAll = std::numeric_limits<std::uint32_t>::max();
+  const auto [first, fresh] = messages.emplace(peer, Messages{kAll, kAll});
+  std::uint32_t& count = sent ? first->second.sent : first->second.received;
+  count = std::min(count, number);
+}
+
+void Farewell::limit(const Farewell& withdrawn) {
+  for (auto& [communicator, next] : next_sequence) {
+    const auto found = withdrawn.next_sequence.find(communicator);
+    if (found != withdrawn.next_sequence.end()) next = std::min(next, found->second);
+  }
+  for (auto& [peer, count] : messages) {
+    const auto found = withdrawn.messages.find(peer);
+    if (found == withdrawn.messages.end()) continue;
+    count.sent = std::min(count.sent, found->second.sent);
+    count.received = std::min(count.received, found->second.received);
+  }
+}
 
 std::string Farewell::text() const {
   std::ostringstream text;

@@ -10,15 +10,24 @@
 
 namespace farandole {
 
-/// What a rank had started when it left on purpose, so that those who stay know what of it still
-/// comes. Communicators are named by their numbers.
+/// What a rank has done its part in when it leaves on purpose, so that those who stay know what of
+/// it still comes: on each communicator everything before the first that did not end well. What
+/// ended with a disagreement counts as done, since all ranks heard of that. Communicators are named
+/// by their numbers.
 struct Farewell {
   struct Messages {
     std::uint32_t sent = 0, received = 0;
   };
+  using Peer = std::pair<std::uint32_t, std::int32_t>;   // communicator, and a rank in it
   std::map<std::uint32_t, std::uint32_t> next_sequence;  // of collectives
-  // Point to point, by communicator and rank of the peer in it.
-  std::map<std::pair<std::uint32_t, std::int32_t>, Messages> messages;
+  std::map<Peer, Messages> messages;                     // point to point
+
+  /// That one, and what follows it, was not done. What was not named before stays unnamed in these
+  /// words, which limit() holds against others.
+  void withdraw_collective(std::uint32_t communicator, std::uint32_t sequence);
+  void withdraw_message(Peer peer, bool sent, std::uint32_t number);
+  /// Promises no more than was not withdrawn there.
+  void limit(const Farewell& withdrawn);
 
   std::string text() const;
   /// Reads what text() wrote; anything else says that nothing was started.

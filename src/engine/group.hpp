@@ -3,24 +3,29 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "engine/claims.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 #include "transport/transport.hpp"
 
 namespace farandole {
 
-/// The ranks of one communicator and how to reach each. Immutable once made, but for `broken`.
+/// The ranks of one communicator and how to reach each. Immutable once made, but for what the
+/// engine's driver alone reads and writes.
 struct Group {
   std::uint32_t communicator = 0;      // below kPointToPoint, see batch.hpp
   Rank self{0};                        // in this group
   std::vector<Rank> world_ranks;       // [size], by rank in this group
   std::vector<Transport*> transports;  // [size], by rank in this group; none for self
-  /// Why nothing may start here any more. The engine's driver alone reads and writes it.
+  /// Why nothing may start here any more.
   mutable std::optional<Error> broken;
+  /// How long an operation stands still before this rank makes a claim about it.
+  mutable std::chrono::nanoseconds patience = kPatienceMin;
 
   int size() const { return static_cast<int>(world_ranks.size()); }
   bool contains(Rank world_rank) const {

@@ -39,9 +39,12 @@ void Operation::rename(std::string_view name) {
   terms_.name = name;
 }
 
-bool Operation::overdue(Clock::time_point now) {
-  if (!deadline_) deadline_ = now + terms_.timeout;
-  return now >= *deadline_;
+void Operation::look(Clock::time_point now) {
+  const std::uint64_t at = progress();
+  if (!watch_) watch_ = Watch{now + terms_.timeout, now, at};
+  if (watch_->progress == at) return;
+  watch_->progress = at;
+  watch_->moved_at = now;
 }
 
 void Operation::sleep_until_finished(std::chrono::nanoseconds timeout) {

@@ -57,13 +57,28 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const Result<void>& outcome() const { return outcome_; }
 
   const OperationTerms& terms() const { return terms_; }
-  /// Counts from the first time it is asked.
-  bool overdue(Clock::time_point now);
+  /// Looks at it for deadlines; counts from the first look.
+  void look(Clock::time_point now);
+  bool overdue(Clock::time_point now) const { return now >= watch_->deadline; }
+  /// Since when it has not moved, as far as looks have shown; none once somebody has said what it
+  /// is, see Claim.
+  std::optional<Clock::time_point> still_since() const {
+    return watch_->claimed ? std::nullopt : std::optional(watch_->moved_at);
+  }
+  /// All ranks hear, or have heard, what this rank would say.
+  void set_claimed() {
+    if (!watch_) look(Clock::now());
+    watch_->claimed = true;
+  }
   const Group& group() const { return *terms_.group; }
   /// Of a collective, which all ranks of the group number alike; none otherwise.
   virtual const OperationId* id() const { return nullptr; }
+  /// What all ranks that have this id must have; of a collective.
+  virtual Signature signature() const { return {}; }
   /// The peer of a transfer that failed because its transport lost that peer.
   virtual std::optional<Rank> lost_peer() const = 0;
+  /// It has not ended well, so that this rank's last words must not say that it has.
+  virtual void withdraw(Farewell& words) const = 0;
   /// Whether a rank that left with these words did its part in this operation.
   virtual bool done_by(Rank world_rank, const Farewell& farewell) const = 0;
   /// "allreduce 'grad' (communicator 0, operation 17)"
@@ -84,6 +99,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   virtual bool advance() = 0;
   /// Takes the operation's transfers back; true once no transport touches its memory.
   virtual bool cancel() = 0;
+  /// Any number that changes while it moves.
+  virtual std::uint64_t progress() const = 0;
   void finish();
   /// "; send to rank 3 16/64 bytes"
   static std::string describe(const Transfer& transfer, bool sends);
@@ -91,7 +108,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void renew(std::string_view name, std::uint64_t submitted) {
     if (!terms_.name.empty() || !name.empty()) rename(name);
     terms_.submitted = submitted;
-    deadline_.reset();
+    watch_.reset();
     started_ = false;
     handed_over = false;
     phase_.store(kRunning, std::memory_order_relaxed);
@@ -105,8 +122,14 @@ class Operation : public std::enable_shared_from_this<Operation> {
  private:
   void rename(std::string_view name);
 
+  struct Watch {
+    Clock::time_point deadline, moved_at;
+    std::uint64_t progress = 0;
+    bool claimed = false;
+  };
+
   OperationTerms terms_;
-  std::optional<Clock::time_point> deadline_;
+  std::optional<Watch> watch_;
   Stream::Mark mark_ = 0;
   bool started_ = false;
   std::atomic<std::uint32_t> phase_{kRunning};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "frontend/context_state.hpp"
@@ -16,6 +17,9 @@ struct Call {
   const Arguments& arguments;
   const CallOptions& options;
 };
+
+/// What the library itself calls on communicators of the caller's, see CallOptions::purpose.
+inline constexpr std::uint16_t kSplit = 1, kArgumentCheck = 2, kSetMachine = 3, kClockOffset = 4;
 
 /// Limit on the elements of one call over all ranks; a signature has room for no more.
 inline constexpr std::size_t kCountMax = std::size_t{1} << 46;

@@ -95,7 +95,7 @@ class MachineText {
 
 /// Whether every rank has the text that rank 0 has; the same answer, and error, on all ranks.
 Result<void> same_everywhere(const std::string& mine, Communicator& world) {
-  const CallOptions options{.name = "set_machine"};
+  const CallOptions options{.name = "set_machine", .purpose = kSetMachine};
   std::uint64_t length = mine.size();
   auto sent = world.broadcast(&length, &length, Count{1}, DType::kUInt64, Rank{0}, options);
   if (!sent) return sent;

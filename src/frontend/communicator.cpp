@@ -74,7 +74,7 @@ Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, Communicato
   if (auto staged = stage(call, plan, *state.context, extents.in, spec); !staged) {
     return staged.error();
   }
-  spec.signature = signature_of(arguments, plan);
+  spec.signature = signature_of(call, plan);
   spec.terms = terms_of(state, call.options.name);
   return spec;
 }
@@ -101,7 +101,8 @@ void number(CollectiveOperation& operation, CommunicatorState& state) {
 Result<void> compare_across_ranks(const CollectiveOperation& operation, CommunicatorState& state) {
   const CollectiveSpec& mine = operation.spec();
   std::vector<Signature> all(static_cast<std::size_t>(state.group->size()));
-  const CallOptions options{.algorithm = "ring", .name = "argument check"};
+  const CallOptions options{
+      .algorithm = "ring", .name = "argument check", .purpose = kArgumentCheck};
   const Arguments arguments{.collective = Collective::kAllgather,
                             .in = &mine.signature,
                             .out = all.data(),
@@ -138,7 +139,8 @@ Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome)
   if (!operation) outcome = make_operation(call, state, operation);
   // Not the caller's mistake: the other ranks count this call, so it counts here as well.
   if (!outcome && outcome.error().kind != ErrorKind::kInvalidArgument) {
-    state.next_sequence.fetch_add(1);
+    state.context->engine->excuse({state.group->communicator, state.next_sequence.fetch_add(1)},
+                                  outcome.error());
   }
   if (operation && state.context->check) outcome = compare_across_ranks(*operation, state);
   if (!outcome) return Lease();

@@ -166,7 +166,7 @@ Result<void> get_ready(ContextState& state, const std::vector<Transport*>& by_ra
   return state.session->begin(Deadline::after(state.job.start_timeout + kReadyPatience));
 }
 
-/// What this rank had started, for those who stay.
+/// What this rank has done its part in, for those who stay.
 std::string farewell(ContextState& state) {
   Farewell all;
   const auto add = [&all](Farewell one) {
@@ -176,6 +176,7 @@ std::string farewell(ContextState& state) {
   for (const auto& communicator : living_communicators(state)) add(communicator->farewell());
   const std::lock_guard lock(state.communicators_mutex);
   for (const Farewell& one : state.retired) add(one);
+  all.limit(state.engine->withdrawn());
   return all.text();
 }
 
@@ -312,9 +313,8 @@ Statistics Context::statistics() const {
 void Context::shutdown() {
   const std::lock_guard lock(state_->shutdown_mutex);
   if (state_->closed.exchange(true)) return;
-  const std::string finished_all = farewell(*state_);
-  // A rank that leaves in the middle of something has not done its part in anything open.
-  const std::string last_words = state_->engine->stop() ? finished_all : std::string();
+  state_->engine->stop();  // what it ends now, this rank has not done its part in
+  const std::string last_words = farewell(*state_);
   if (state_->session) state_->session->leave(last_words);
   if (state_->tell_threads) {
     state_->tell_threads({state_->job.rank, true, "shut down", last_words});

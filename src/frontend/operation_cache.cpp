@@ -46,8 +46,8 @@ OperationCache::Lease OperationCache::find(const Call& call, const Group& group)
   Lease lease(slot);
   if (slot.generation != generation_.load(std::memory_order_relaxed) ||
       !alike(slot.arguments, arguments) || slot.size_shift != options.size_shift ||
-      slot.deterministic != options.deterministic || slot.algorithm != options.algorithm ||
-      !is_free(slot.operation)) {
+      slot.deterministic != options.deterministic || slot.purpose != options.purpose ||
+      slot.algorithm != options.algorithm || !is_free(slot.operation)) {
     return Lease();
   }
   if (slot.arguments.in != arguments.in || slot.arguments.out != arguments.out) {
@@ -88,6 +88,7 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   slot.arguments = arguments;
   slot.size_shift = call.options.size_shift;
   slot.deterministic = call.options.deterministic;
+  slot.purpose = call.options.purpose;
   slot.algorithm = call.options.algorithm;
   slot.extents = extents;
   slot.operation = std::move(made);

@@ -34,6 +34,7 @@ class OperationCache {
     Arguments arguments;           // of the last call, whose options follow
     int size_shift = 0;
     bool deterministic = false;
+    std::uint16_t purpose = 0;
     std::string algorithm;
     Extent extents;
     std::shared_ptr<CollectiveOperation> operation;

@@ -18,6 +18,8 @@ constexpr std::uint8_t kByRank = 0x80;
 constexpr int kCountBits = 48;
 constexpr std::uint64_t kCountMask = (std::uint64_t{1} << kCountBits) - 1;
 static_assert(kCountMax <= kCountMask);
+// Odd, so that any two purposes give two fingerprints.
+constexpr unsigned kPurposes = 0x9e37;
 
 std::uint16_t fingerprint(std::span<const std::size_t> counts) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -38,14 +40,15 @@ std::string elements(const Signature& signature) {
 
 }  // namespace
 
-Signature signature_of(const Arguments& call, const Plan& plan) {
+Signature signature_of(const Call& whole, const Plan& plan) {
+  const Arguments& call = whole.arguments;
   Signature signature;
   signature.collective = static_cast<std::uint8_t>(call.collective);
   signature.dtype = static_cast<std::uint8_t>(call.dtype);
   if (reduces(call.collective)) signature.reduction = static_cast<std::uint8_t>(call.reduction);
   signature.algorithm = plan.algorithm;
   if (has_root(call.collective)) signature.root = call.root.value();
-  std::uint16_t mark = plan.fingerprint;
+  auto mark = static_cast<std::uint16_t>(plan.fingerprint ^ whole.options.purpose * kPurposes);
   signature.count = call.count.value();
   if (call.by_rank) {
     signature.reduction |= kByRank;

@@ -23,7 +23,7 @@ struct Wish {
 /// free when it was offered is gone when all have seen it; then everybody tries again.
 Result<std::vector<Wish>> agree(Communicator& parent, ContextState& context, Wish mine,
                                 std::uint32_t& number) {
-  const CallOptions options{.name = "split"};
+  const CallOptions options{.name = "split", .purpose = kSplit};
   std::vector<Wish> all(static_cast<std::size_t>(parent.size()));
   for (;;) {
     {

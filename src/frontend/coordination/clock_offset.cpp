@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "frontend/call.hpp"
 
 namespace farandole {
 namespace {
@@ -67,7 +68,8 @@ Result<std::chrono::nanoseconds> clock_offset(Communicator& world, const Members
     own = *offset;
   }
   std::vector<std::int64_t> all(members.size());
-  auto told = world.allgather(&own, all.data(), Count{1}, DType::kInt64, {.name = "clock offset"});
+  auto told = world.allgather(&own, all.data(), Count{1}, DType::kInt64,
+                              {.name = "clock offset", .purpose = kClockOffset});
   if (!told) return told.error();
   return std::chrono::nanoseconds(all[speakers[self]]);
 }

@@ -28,5 +28,29 @@ TEST(Farewell, PromisesNothingThatWasNotSaid) {
   }
 }
 
+// Goal: last words promise what ended well, and nothing from the first on that did not.
+// Method: withdraw in any order, also what was never promised.
+TEST(Farewell, PromisesNothingThatDidNotEndWell) {
+  Farewell withdrawn;
+  withdrawn.withdraw_collective(1, 9);
+  withdrawn.withdraw_collective(1, 7);
+  withdrawn.withdraw_collective(1, 8);
+  withdrawn.withdraw_collective(2, 30);
+  withdrawn.withdraw_message({1, 4}, true, 3);
+  withdrawn.withdraw_message({1, 4}, true, 2);
+  withdrawn.withdraw_message({1, 5}, false, 0);
+  Farewell words;
+  words.next_sequence = {{0, 20}, {1, 20}, {2, 20}};
+  words.messages[{1, 4}] = {.sent = 6, .received = 6};
+  words.messages[{1, 6}] = {.sent = 6, .received = 6};
+  words.limit(withdrawn);
+  const std::map<std::uint32_t, std::uint32_t> left = {{0, 20}, {1, 7}, {2, 20}};
+  EXPECT_EQ(words.next_sequence, left);
+  ASSERT_EQ(words.messages.size(), 2u);
+  EXPECT_EQ(words.messages.at({1, 4}).sent, 2u);
+  EXPECT_EQ(words.messages.at({1, 4}).received, 6u);
+  EXPECT_EQ(words.messages.at({1, 6}).sent, 6u);
+}
+
 }  // namespace
 }  // namespace farandole

@@ -1,0 +1,105 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/claims.hpp"
+
+#include <cmath>
+
+#include "bootstrap/wire.hpp"
+
+namespace farandole {
+namespace {
+
+constexpr std::uint8_t kClaims = 1;
+constexpr std::uint8_t kDisagreement = 2;
+constexpr std::size_t kExcuseMax = 400;
+// Twice as many ranks have made their claims after so much longer.
+constexpr double kStaggerNs = 25e6;
+
+void write(Writer& writer, OperationId id) {
+  writer.u32(id.communicator).u32(id.sequence);
+}
+
+OperationId read_id(Reader& reader) {
+  const std::uint32_t communicator = reader.u32();
+  return {communicator, reader.u32()};
+}
+
+void write(Writer& writer, const Signature& signature) {
+  writer.u8(signature.collective).u8(signature.dtype).u8(signature.reduction);
+  writer.u8(signature.algorithm).i32(signature.root).u64(signature.count);
+}
+
+Signature read_signature(Reader& reader) {
+  Signature signature;
+  signature.collective = reader.u8();
+  signature.dtype = reader.u8();
+  signature.reduction = reader.u8();
+  signature.algorithm = reader.u8();
+  signature.root = reader.i32();
+  signature.count = reader.u64();
+  return signature;
+}
+
+}  // namespace
+
+std::string encode(std::span<const Claim> claims) {
+  Writer writer;
+  writer.u8(kClaims);
+  for (const Claim& claim : claims) {
+    write(writer, claim.id);
+    write(writer.i32(claim.from.value()), claim.signature);
+  }
+  return std::move(writer).bytes();
+}
+
+std::optional<std::vector<Claim>> decode_claims(std::string_view message) {
+  Reader reader(message);
+  if (reader.u8() != kClaims) return std::nullopt;
+  std::vector<Claim> claims;
+  while (reader.ok() && reader.left() > 0) {
+    Claim claim;
+    claim.id = read_id(reader);
+    claim.from = Rank{reader.i32()};
+    claim.signature = read_signature(reader);
+    claims.push_back(claim);
+  }
+  return reader.complete() ? std::optional(std::move(claims)) : std::nullopt;
+}
+
+std::string encode(const Disagreement& disagreement) {
+  Writer writer;
+  writer.u8(kDisagreement);
+  write(writer, disagreement.id);
+  writer.i32(disagreement.reporter.value()).i32(disagreement.other.value());
+  write(writer, disagreement.reported);
+  write(writer, disagreement.seen);
+  writer.u64(disagreement.reported_bytes).u64(disagreement.seen_bytes);
+  writer.text(disagreement.excuse.substr(0, kExcuseMax));
+  return std::move(writer).bytes();
+}
+
+std::optional<Disagreement> decode_disagreement(std::string_view message) {
+  Reader reader(message);
+  if (reader.u8() != kDisagreement) return std::nullopt;
+  Disagreement disagreement;
+  disagreement.id = read_id(reader);
+  disagreement.reporter = Rank{reader.i32()};
+  disagreement.other = Rank{reader.i32()};
+  disagreement.reported = read_signature(reader);
+  disagreement.seen = read_signature(reader);
+  disagreement.reported_bytes = reader.u64();
+  disagreement.seen_bytes = reader.u64();
+  disagreement.excuse = reader.text();
+  return reader.complete() ? std::optional(std::move(disagreement)) : std::nullopt;
+}
+
+std::chrono::nanoseconds claims_after(OperationId id, Rank self, int size,
+                                      std::chrono::nanoseconds patience) {
+  // A prime spreads neighbours, who are often late together.
+  const std::uint64_t spread = (static_cast<std::uint64_t>(self.value()) + 1) * 2654435761;
+  const std::uint64_t place = (spread + id.sequence) % static_cast<std::uint64_t>(size);
+  const double longer = kStaggerNs * std::log2(static_cast<double>(place) + 1);
+  return patience + std::chrono::nanoseconds(static_cast<std::int64_t>(longer));
+}
+
+}  // namespace farandole

@@ -1,0 +1,107 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "farandole/types.hpp"
+#include "transport/transfer.hpp"
+
+namespace farandole {
+
+/// What a rank says to all others about an operation of its own that does not move: what it
+/// believes the operation to be. Who believes otherwise tells all; who believes the same has
+/// nothing to add. docs/design/0014-mismatches.md
+struct Claim {
+  OperationId id;
+  Rank from;
+  Signature signature;
+};
+
+std::string encode(std::span<const Claim> claims);
+std::optional<std::vector<Claim>> decode_claims(std::string_view message);
+
+/// Two ranks that called one operation unlike things; or, with an excuse, a rank that called the
+/// operation and could not start it.
+struct Disagreement {
+  OperationId id;
+  Rank reporter, other;
+  Signature reported, seen;
+  std::uint64_t reported_bytes = 0, seen_bytes = 0;
+  std::string excuse;
+};
+
+std::string encode(const Disagreement& disagreement);
+std::optional<Disagreement> decode_disagreement(std::string_view message);
+
+/// How long an operation of this rank stands still before the rank makes its claim. Ranks wait
+/// unequally long, in an order that changes from operation to operation, so that one claim or a few
+/// are heard by all others in time to keep silent, whoever it is that is waited for.
+std::chrono::nanoseconds claims_after(OperationId id, Rank self, int size,
+                                      std::chrono::nanoseconds patience);
+/// The patience at first, and at last: each claim of a communicator doubles its patience, since
+/// most claims are about a rank that is late and nothing else.
+inline constexpr std::chrono::nanoseconds kPatienceMin = std::chrono::milliseconds(50);
+inline constexpr std::chrono::nanoseconds kPatienceMax = std::chrono::milliseconds(400);
+
+/// What was said about operations that are not in flight here: the latest kMax.
+template <class Said>
+class Ahead {
+ public:
+  static constexpr std::size_t kMax = 256;
+
+  bool empty() const { return said_.empty(); }
+  std::size_t size() const { return said_.size(); }
+  void add(Said said) {
+    if (said_.size() == kMax) said_.erase(said_.begin());
+    said_.push_back(std::move(said));
+  }
+  /// The operation starts: what was said about it counts now, what was said about those before it
+  /// on its communicator never will.
+  std::vector<Said> take(OperationId id) {
+    std::vector<Said> now;
+    std::erase_if(said_, [&](Said& said) {
+      if (said.id == id) now.push_back(std::move(said));
+      return said.id.communicator == id.communicator && said.id.sequence <= id.sequence;
+    });
+    return now;
+  }
+  template <class Concerns>
+  void keep(Concerns concerns) {
+    std::erase_if(said_, [&](const Said& said) { return !concerns(said.id); });
+  }
+
+ private:
+  std::vector<Said> said_;
+};
+
+/// The communicators of this rank, and how far it has come on each.
+/// Threads   one at a time.
+class Progress {
+ public:
+  /// `next` numbers the communicator's operations, and outlives the entry.
+  void add(std::uint32_t communicator, const std::atomic<std::uint32_t>& next) {
+    next_[communicator] = &next;
+  }
+  void remove(std::uint32_t communicator) { next_.erase(communicator); }
+  bool knows(OperationId id) const { return next_.contains(id.communicator); }
+  /// Whether this rank will start it yet.
+  bool ahead(OperationId id) const {
+    const auto found = next_.find(id.communicator);
+    return found != next_.end() && id.sequence >= found->second->load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::map<std::uint32_t, const std::atomic<std::uint32_t>*> next_;
+};
+
+}  // namespace farandole

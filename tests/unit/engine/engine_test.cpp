@@ -1,0 +1,193 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "device/stream.hpp"
+#include "engine/collective.hpp"
+#include "schedule/synchronize.hpp"
+#include "transport/inproc/inproc.hpp"
+
+namespace farandole {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Two engines that exchange messages; what they flood is kept, and passed on by hand.
+class TwoEngines : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto made = make_inproc(2);
+    ASSERT_TRUE(made);
+    ranks_ = *std::move(made);
+    std::array<std::thread, 2> connecting;
+    for (int rank = 0; rank < 2; ++rank) {
+      connecting[at(rank)] = std::thread([this, rank] {
+        const std::array peer = {Rank{1 - rank}};
+        EXPECT_TRUE(ranks_[at(rank)].transport->connect(peer, Deadline::after(20s)));
+      });
+    }
+    for (std::thread& thread : connecting) thread.join();
+    for (int rank = 0; rank < 2; ++rank) {
+      EngineOptions options;
+      options.self = Rank{rank};
+      options.describe = [](const Signature& signature) { return std::to_string(signature.count); };
+      options.flood = [this, rank](std::string_view message) {
+        const std::lock_guard lock(mutex_);
+        flooded_[at(rank)].emplace_back(message);
+      };
+      InprocRank& own = ranks_[at(rank)];
+      engines_[at(rank)] = Engine::create({own.transport.get()}, *own.doorbell, std::move(options));
+    }
+  }
+
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+  Engine& engine(int rank) { return *engines_[at(rank)]; }
+  void join(int rank) { engine(rank).joined(0, next_); }
+
+  /// A barrier whose messages say `count`, in the background.
+  std::shared_ptr<CollectiveOperation> start(int rank, std::uint64_t count) {
+    auto group = std::make_shared<Group>();
+    group->self = Rank{rank};
+    group->world_ranks = {Rank{0}, Rank{1}};
+    group->transports = {nullptr, nullptr};
+    group->transports[at(1 - rank)] = ranks_[at(rank)].transport.get();
+    Schedule schedule;
+    schedule.collective = Collective::kBarrier;
+    schedule.rank_count = 2;
+    schedule.chunk_count = 0;
+    auto verified = verify(synchronized(std::move(schedule)));
+    EXPECT_TRUE(verified);
+    CollectiveSpec spec;
+    spec.terms = {std::move(group), "", std::make_shared<CpuStream>(), 60s, 0};
+    spec.program = std::make_shared<const Program>(specialize(*verified, rank));
+    spec.signature.count = count;
+    auto operation = std::make_shared<CollectiveOperation>(std::move(spec));
+    engine(rank).submit(operation, true);
+    return operation;
+  }
+
+  void pass_on(int from) {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& message : flooded_[at(from)]) {
+      engine(1 - from).notice(Rank{from}, message);
+    }
+    flooded_[at(from)].clear();
+  }
+  std::size_t flooded(int rank) {
+    const std::lock_guard lock(mutex_);
+    return flooded_[at(rank)].size();
+  }
+  void wait_for_flood(int rank) {
+    const Deadline end = Deadline::after(20s);
+    while (flooded(rank) == 0 && !end.passed()) std::this_thread::yield();
+    ASSERT_GT(flooded(rank), 0u);
+  }
+  bool ends(int rank, Operation& operation, std::chrono::milliseconds within = 20s) {
+    return engine(rank).wait(operation, Ticks::now(), Deadline::after(within));
+  }
+  void expect_mismatch(int rank, Operation& operation, const std::string& words) {
+    ASSERT_TRUE(ends(rank, operation));
+    ASSERT_FALSE(operation.outcome());
+    EXPECT_EQ(operation.outcome().error().kind, ErrorKind::kMismatch);
+    EXPECT_NE(operation.outcome().error().message.find(words), std::string::npos)
+        << operation.outcome().error().message;
+  }
+
+  // Members are destroyed from the last to the first: engines before what they run on.
+  std::vector<InprocRank> ranks_;
+  std::atomic<std::uint32_t> next_{0};
+  std::mutex mutex_;
+  std::array<std::vector<std::string>, 2> flooded_;
+  std::array<std::unique_ptr<Engine>, 2> engines_;
+};
+
+// Goal: an operation that stands still is claimed, once; not by a rank that has heard the same from
+// another one, before it started or after. Then it ends well however late the other one comes.
+TEST_F(TwoEngines, OneClaimIsEnough) {
+  join(0);
+  auto waiting = start(0, 7);
+  wait_for_flood(0);
+  EXPECT_FALSE(ends(0, *waiting, 200ms));
+  EXPECT_EQ(flooded(0), 1u);
+  join(1);
+  pass_on(0);
+  auto late = start(1, 7);
+  ASSERT_TRUE(ends(0, *waiting) && ends(1, *late));
+  EXPECT_TRUE(waiting->outcome() && late->outcome());
+  EXPECT_EQ(flooded(0) + flooded(1), 0u);
+}
+
+TEST_F(TwoEngines, WhoHasHeardTheSameIsSilent) {
+  join(0);
+  const Claim before{{0, 0}, Rank{1}, {.count = 7}};
+  engine(0).notice(Rank{1}, encode(std::array{before}));
+  auto waiting = start(0, 7);
+  EXPECT_FALSE(ends(0, *waiting, 300ms));
+  EXPECT_EQ(flooded(0), 0u);
+  auto late = start(1, 7);
+  ASSERT_TRUE(ends(0, *waiting) && ends(1, *late));
+  EXPECT_TRUE(waiting->outcome() && late->outcome());
+}
+
+// Goal: a claim that another rank contradicts fails the operation on both, whether that has started
+// it already or does so later.
+TEST_F(TwoEngines, AnotherSignatureIsReported) {
+  for (const bool started : {true, false}) {
+    engine(0).joined(0, next_);
+    const Claim other{{0, 0}, Rank{1}, {.count = 8}};
+    std::shared_ptr<CollectiveOperation> waiting;
+    if (started) waiting = start(0, 7);
+    engine(0).notice(Rank{1}, encode(std::array{other}));
+    if (!started) waiting = start(0, 7);
+    expect_mismatch(0, *waiting, "rank 0 asked for 7, rank 1 for 8");
+    const std::lock_guard lock(mutex_);
+    ASSERT_GE(flooded_[0].size(), 1u);
+    const auto told = decode_disagreement(flooded_[0].back());
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->reported.count, 7u);
+    EXPECT_EQ(told->seen.count, 8u);
+    flooded_[0].clear();
+  }
+}
+
+// Goal: a rank to which it was told that an operation fails before it knew the communicator is told
+// again. Method: rank 0 excuses itself; rank 1 hears of it and joins only then.
+TEST_F(TwoEngines, WhoMissedTheNewsIsToldAgain) {
+  join(0);
+  next_ = 1;
+  engine(0).excuse({0, 0}, Error{ErrorKind::kInternal, "no room"});
+  wait_for_flood(0);
+  pass_on(0);
+  join(1);
+  auto waiting = start(1, 7);
+  wait_for_flood(1);
+  EXPECT_FALSE(waiting->finished());
+  pass_on(1);
+  wait_for_flood(0);
+  pass_on(0);
+  expect_mismatch(1, *waiting, "rank 0 could not take part in barrier");
+  expect_mismatch(1, *waiting, "no room");
+}
+
+// Goal: what others claim about communicators that this rank is no member of is forgotten at once.
+// Method: a thousand claims; then one operation of its own, about which nothing was said.
+TEST_F(TwoEngines, ClaimsOfOthersConcernNobody) {
+  join(0);
+  join(1);
+  for (std::uint32_t i = 0; i < 1000; ++i) {
+    engine(0).notice(Rank{1}, encode(std::array{Claim{{5, i}, Rank{1}, {.count = i}}}));
+  }
+  auto one = start(0, 7), two = start(1, 7);
+  ASSERT_TRUE(ends(0, *one) && ends(1, *two));
+  EXPECT_TRUE(one->outcome() && two->outcome());
+}
+
+}  // namespace
+}  // namespace farandole
