@@ -52,9 +52,9 @@ class Job:
         line, self._buffered = self._buffered.split("\n", 1)
         return line
 
-    def finish(self, stdin: str | None = None) -> int:
+    def finish(self, stdin: str | None = None, deadline_seconds: float = DEADLINE_SECONDS) -> int:
         """Waits for the launcher; returns its exit status."""
-        stdout, self.stderr = self.process.communicate(stdin, timeout=DEADLINE_SECONDS)
+        stdout, self.stderr = self.process.communicate(stdin, timeout=deadline_seconds)
         self.stdout = self._buffered + stdout
         return self.process.returncode
 
