@@ -22,13 +22,15 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-/// Name, collective, reduction, adasum, dtype, shape, root, factor, splits, address of the input
+/// Factors before and after a reduction, and whether an average leaves out joined ranks.
+using Scaling = std::tuple<double, double, bool>;
+/// Name, collective, reduction, adasum, dtype, shape, root, scaling, splits, address of the input
 /// and of the output.
 using CallTuple = std::tuple<std::string, int, int, bool, int, std::vector<std::int64_t>, int,
-                             double, std::vector<std::int64_t>, std::uintptr_t, std::uintptr_t>;
+                             Scaling, std::vector<std::int64_t>, std::uintptr_t, std::uintptr_t>;
 
 TensorCall make_call(const CallTuple& tuple) {
-  const auto& [name, collective, reduction, adasum, dtype, shape, root, factor, splits, in, out] =
+  const auto& [name, collective, reduction, adasum, dtype, shape, root, scaling, splits, in, out] =
       tuple;
   check_index("collective", collective, kCollectiveCount);
   check_index("reduction", reduction, kReductionCount);
@@ -40,7 +42,9 @@ TensorCall make_call(const CallTuple& tuple) {
           .dtype = static_cast<DType>(dtype),
           .shape = shape,
           .root = Rank{root},
-          .factor = factor,
+          .prescale = std::get<0>(scaling),
+          .postscale = std::get<1>(scaling),
+          .leaves_out_joined = std::get<2>(scaling),
           .splits = splits,
           .in = reinterpret_cast<const void*>(in),
           .out = reinterpret_cast<void*>(out)};

@@ -45,13 +45,16 @@ struct CoordinatorOptions {
 struct TensorCall {
   std::string name;  // unique among this rank's submissions that are not done
   Collective collective = Collective::kAllreduce;
-  Reduction reduction = Reduction::kSum;
-  bool adasum = false;  // allreduce of float32 or float64 by adaptive summation
+  Reduction reduction = Reduction::kSum;  // kPremultipliedSum is kSum with a `prescale`
+  bool adasum = false;                    // allreduce of float32 or float64 by adaptive summation
   DType dtype = DType::kFloat32;
   std::vector<std::int64_t> shape;
   Rank root{0};
-  double factor = 1.0;               // kPremultipliedSum
-  std::vector<std::int64_t> splits;  // alltoall: rows to each rank; empty: equal parts
+  double prescale = 1.0;   // of what reduces: every input times this, as scale() in reduce.hpp
+  double postscale = 1.0;  // and the result times this; of an average in one step with the division
+  bool leaves_out_joined = false;    // an average divides by the ranks that have not joined
+  std::vector<std::int64_t> splits;  // alltoall: rows to each rank, from the
+                                     // first one on; empty: equal parts
   const void* in = nullptr;
   void* out = nullptr;
 };
@@ -107,7 +110,7 @@ class Coordinator {
   /// before all are ready everywhere.
   Result<std::vector<Submission>> submit(std::vector<TensorCall> calls, std::string group = {});
   /// This rank has no more data: until all ranks have joined it takes part in everything with the
-  /// neutral element, and averages divide by the ranks that have not.
+  /// neutral element. Averages divide by all ranks, unless they leave out those that have joined.
   Result<Submission> join();
 
   /// Ends the threads. What other ranks have not asked for yet fails, here and, since this rank

@@ -55,7 +55,8 @@ enum class DType : std::uint8_t {
 inline constexpr int kDTypeCount = 17;
 
 /// Element-wise reductions. kAverage is a sum followed by a division by the number of ranks
-/// (integers round toward zero). kPremultipliedSum scales every input before the sum.
+/// (integers: of the exact sum, rounded toward zero). kPremultipliedSum scales every input before
+/// the sum.
 enum class Reduction : std::uint8_t {
   kSum,
   kProduct,

@@ -18,7 +18,7 @@ from farandole import _native
 from farandole._arrays import FROM_FOREIGN, numpy_dtype
 from farandole._machine import adopt_machine
 from farandole.communicator import Communicator
-from farandole.errors import FarandoleError, InvalidArgumentError
+from farandole.errors import InvalidArgumentError
 
 _NBYTES_MAX = 2**50  # more than any machine has, and far from where sizes overflow
 
@@ -77,17 +77,22 @@ def is_initialized() -> bool:
 
 
 def context() -> _native.Context:
-    """The native membership; raises FarandoleError before init()."""
+    """The native membership; raises InvalidArgumentError before init()."""
     if _context is None:
-        raise FarandoleError("Farandole is not initialized; call farandole.init() first.")
+        raise _not_initialized()
     return _context
 
 
 def world() -> Communicator:
     """The communicator of all ranks."""
     if _world is None:
-        raise FarandoleError("Farandole is not initialized; call farandole.init() first.")
+        raise _not_initialized()
     return _world
+
+
+def _not_initialized() -> InvalidArgumentError:
+    """A ValueError too, which is what Horovod's scripts expect."""
+    return InvalidArgumentError("Farandole is not initialized; call farandole.init() first.")
 
 
 def machine() -> _native.Machine | None:

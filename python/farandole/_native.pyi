@@ -205,7 +205,21 @@ class Coordinator:
         """Collective. Times in seconds, sizes in bytes; None: as the environment says."""
     def submit(
         self,
-        calls: list[tuple[str, int, int, bool, int, list[int], int, float, list[int], int, int]],
+        calls: list[
+            tuple[
+                str,
+                int,
+                int,
+                bool,
+                int,
+                list[int],
+                int,
+                tuple[float, float, bool],
+                list[int],
+                int,
+                int,
+            ]
+        ],
         group: str = "",
     ) -> list[Submission]:
         """Name, collective, reduction, adasum, dtype, shape, root, factor, splits, address of the

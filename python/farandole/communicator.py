@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -48,7 +49,9 @@ class Request:
                 if not _ended(kept[0]):
                     _dropped.append(kept)
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing():
+            return  # shutdown() has ended everything; Python can import and raise no more
         if not _ended(self._native):
             _dropped.append((self._native, self._kept, self._result))
 

@@ -11,6 +11,10 @@ class InvalidArgumentError(FarandoleError, ValueError):
     """The caller's mistake, found before any byte moved. The call may be repeated."""
 
 
+class WrongTypeError(InvalidArgumentError, TypeError):
+    """An argument of a type that is not allowed."""
+
+
 class UnsupportedError(FarandoleError):
     """This build, transport or front end cannot do it."""
 

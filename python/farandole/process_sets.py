@@ -16,9 +16,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import farandole
 from farandole import _job, _native
-from farandole.errors import InvalidArgumentError, UnsupportedError
+from farandole.errors import InvalidArgumentError, UnsupportedError, WrongTypeError
 
 _lock = threading.RLock()
+
+# Name, collective, reduction, adasum, dtype, shape, root, scaling, splits, both addresses.
+NamedCall = tuple[
+    str, int, int, bool, int, list[int], int, tuple[float, float, bool], list[int], int, int
+]
 
 
 class ProcessSet:
@@ -129,6 +134,12 @@ global_process_set.process_set_id = 0
 
 _added: dict[int, ProcessSet] = {}  # by id, without the global set
 _ids = itertools.count(1)
+
+
+def check_process_set(process_set: ProcessSet, caller: str) -> None:
+    """Raises unless it is one; whether it is in use shows when it is used."""
+    if not isinstance(process_set, ProcessSet):
+        raise WrongTypeError(f"{caller}: process_set is {process_set!r}, allowed is a ProcessSet")
 
 
 def init(comm: None = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
@@ -243,6 +254,10 @@ def get_process_set_ids_and_ranks() -> dict[int, list[int]]:
 
 def wait_for_all(process_set: ProcessSet, name: str) -> None:
     """Returns when every rank of the set has called it."""
+    process_set.coordinator.submit([barrier_call(name)])[0].wait()
+
+
+def barrier_call(name: str) -> NamedCall:
+    """What a coordinator is told for a barrier."""
     barrier = _native.COLLECTIVES.index("barrier")
-    call = (name, barrier, 0, False, 0, list[int](), 0, 1.0, list[int](), 0, 0)
-    process_set.coordinator.submit([call])[0].wait()
+    return (name, barrier, 0, False, 0, [], 0, (1.0, 1.0, False), [], 0, 0)

@@ -36,7 +36,7 @@ bool of_one_kind(const Ready& a, const Ready& b) {
   const Request& x = *a.response.request;
   const Request& y = *b.response.request;
   return x.dtype == y.dtype && x.reduction == y.reduction && x.device == y.device &&
-         (x.reduction != Reduction::kPremultipliedSum || x.factor == y.factor) &&
+         same_scaling(x, y) && x.leaves_out_joined == y.leaves_out_joined &&
          (a.joined == b.joined || *a.joined == *b.joined);
 }
 

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kTextBytesMin = 4;
 constexpr std::size_t kRunBytes = 8;
 constexpr std::size_t kDimensionBytes = 8;
-constexpr std::size_t kRequestBytesMin = 40;
+constexpr std::size_t kRequestBytesMin = 49;
 
 std::uint32_t count_of(std::size_t size) {
   return static_cast<std::uint32_t>(size);
@@ -30,8 +30,12 @@ void write(Writer& writer, const Request& request) {
   writer.u8(static_cast<std::uint8_t>(request.reduction)).u8(request.adasum ? 1 : 0);
   writer.u8(static_cast<std::uint8_t>(request.dtype)).u32(count_of(request.shape.size()));
   for (const std::int64_t size : request.shape) writer.u64(static_cast<std::uint64_t>(size));
-  writer.i32(request.root).u64(std::bit_cast<std::uint64_t>(request.factor));
-  writer.i32(request.device).text(request.group).u32(request.group_size);
+  writer.i32(request.root).u64(std::bit_cast<std::uint64_t>(request.prescale));
+  writer.u64(std::bit_cast<std::uint64_t>(request.postscale));
+  writer.u8(request.leaves_out_joined ? 1 : 0)
+      .i32(request.device)
+      .text(request.group)
+      .u32(request.group_size);
 }
 
 void write(Writer& writer, const RankSet& set) {
@@ -94,7 +98,9 @@ SharedRequest Parser::request() {
     require(size >= 0);
   }
   request.root = reader_.i32();
-  request.factor = std::bit_cast<double>(reader_.u64());
+  request.prescale = std::bit_cast<double>(reader_.u64());
+  request.postscale = std::bit_cast<double>(reader_.u64());
+  request.leaves_out_joined = flag();
   request.device = reader_.i32();
   request.group = text();
   request.group_size = reader_.u32();

@@ -13,11 +13,6 @@ bool own_first_dimension(Collective collective) {
   return collective == Collective::kAllgather || collective == Collective::kAlltoall;
 }
 
-bool has_factor(const Request& request) {
-  return reduces(request.collective) && !request.adasum &&
-         request.reduction == Reduction::kPremultipliedSum;
-}
-
 bool same_shape(const Request& a, const Request& b) {
   if (a.shape.size() != b.shape.size()) return false;
   const std::ptrdiff_t skipped = own_first_dimension(a.collective) && !a.shape.empty() ? 1 : 0;
@@ -28,9 +23,7 @@ bool same_arithmetic(const Request& a, const Request& b) {
   if (!reduces(a.collective)) return true;
   if (a.adasum != b.adasum) return false;
   if (!a.adasum && a.reduction != b.reduction) return false;
-  // By bits, so that a factor that is no number agrees with itself.
-  return !has_factor(a) ||
-         std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);
+  return same_scaling(a, b) && a.leaves_out_joined == b.leaves_out_joined;
 }
 
 std::string shortest(double value) {
@@ -39,6 +32,14 @@ std::string shortest(double value) {
 }
 
 }  // namespace
+
+bool same_scaling(const Request& a, const Request& b) {
+  // By bits, so that a factor that is no number agrees with itself.
+  const auto same = [](double x, double y) {
+    return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
+  };
+  return same(a.prescale, b.prescale) && same(a.postscale, b.postscale);
+}
 
 bool agree(const Request& a, const Request& b) {
   if (a.collective != b.collective || a.group_size != b.group_size || a.group != b.group) {
@@ -54,7 +55,9 @@ std::string describe(const Request& request, const RankNames& names) {
   if (reduces(request.collective)) {
     text.append(" ").append(request.adasum ? "adasum" : name(request.reduction));
   }
-  if (has_factor(request)) text += " by " + shortest(request.factor);
+  if (request.leaves_out_joined) text += " of ranks that have not joined";
+  if (request.prescale != 1.0) text += " prescaled by " + shortest(request.prescale);
+  if (request.postscale != 1.0) text += " postscaled by " + shortest(request.postscale);
   if (request.collective != Collective::kBarrier) {
     text.append(" ").append(name(request.dtype)).append("[");
     for (std::size_t i = 0; i < request.shape.size(); ++i) {

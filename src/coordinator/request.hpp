@@ -20,25 +20,29 @@ struct Request {
   std::string name;  // unique among the requests of a rank that are not done
   Collective collective = Collective::kAllreduce;  // allreduce, broadcast, reducescatter,
                                                    // allgather, alltoall or barrier
-  Reduction reduction = Reduction::kSum;           // of those that reduce
+  Reduction reduction = Reduction::kSum;           // of those that reduce; not kPremultipliedSum
   bool adasum = false;                             // allreduce by adaptive summation instead
   DType dtype = DType::kUInt8;
   std::vector<std::int64_t> shape;
-  std::int32_t root = 0;     // of a broadcast
-  double factor = 1.0;       // of kPremultipliedSum
-  std::int32_t device = -1;  // -1: the host's memory; ranks differ in numbers, not in kind
-  std::string group;         // the same for all that run together; empty: alone
+  std::int32_t root = 0;           // of a broadcast
+  double prescale = 1.0;           // of those that reduce: what every input is multiplied by
+  double postscale = 1.0;          // and the result
+  bool leaves_out_joined = false;  // an average is over the ranks that have not joined
+  std::int32_t device = -1;        // -1: the host's memory; ranks differ in numbers, not in kind
+  std::string group;               // the same for all that run together; empty: alone
   std::uint32_t group_size = 1;
 
   bool operator==(const Request&) const = default;
 };
 using SharedRequest = std::shared_ptr<const Request>;
 
+bool same_scaling(const Request& a, const Request& b);
+
 /// Whether requests of two ranks for one name are for one operation. The first dimension of an
 /// allgather and an alltoall is each rank's own affair: the data plane exchanges it.
 bool agree(const Request& a, const Request& b);
 
-/// "allreduce sum float32[2, 3]", with root, group, factor and device where they matter.
+/// "allreduce sum float32[2, 3]", with root, group, factors and device where they matter.
 std::string describe(const Request& request, const RankNames& names = {});
 
 }  // namespace farandole::coordinator

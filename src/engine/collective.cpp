@@ -138,6 +138,9 @@ bool CollectiveOperation::next_round() {
   if (spec_.divisor > 1 && spec_.program->completes.empty()) {
     divide(spec_.out, spec_.out, spec_.out_count, spec_.dtype, spec_.divisor);
   }
+  if (const auto& [out, count, dtype, divisor] = spec_.narrowed; out != nullptr) {
+    narrow(out, spec_.out, count, dtype, divisor, 1.0);
+  }
   finish();
   return false;
 }

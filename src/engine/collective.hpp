@@ -30,6 +30,12 @@ struct CollectiveSpec {
   ReduceKernel kernel = nullptr;  // none when nothing is reduced
   std::size_t divisor = 1;        // what is reduced from all ranks is divided by it: the average
   Count out_count;                // elements of `out` that the caller is promised
+  struct Narrowed {
+    std::byte* out = nullptr;
+    Count count;
+    DType dtype = DType::kUInt8;
+    std::size_t divisor = 1;
+  } narrowed;  // where the average of integers goes whose wide sums are in `out`
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::shared_ptr<std::byte> scratch;     // library memory, scratch_slots of the program

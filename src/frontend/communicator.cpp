@@ -79,15 +79,62 @@ Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, Communicato
   return spec;
 }
 
+/// Integers whose average is asked for are added up as wider ones, in memory of the library.
+bool widens(const Arguments& arguments, const Group& group) {
+  return reduces(arguments.collective) && arguments.reduction == Reduction::kAverage &&
+         wide_length(arguments.dtype) > 0 && group.size() > 1;
+}
+
+Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state,
+                                      std::shared_ptr<Plan>& plan) {
+  const Arguments& narrow = call.arguments;
+  const Extent extents = extent(narrow, *state.group);
+  const auto divisor = static_cast<std::size_t>(state.group->size());
+  const std::size_t length = wide_length(narrow.dtype);
+  const auto wide = [&](Count count) { return Count{count.value() * length}; };
+  const Bytes element = size_of(DType::kInt64);
+  auto sums = allocate_shared(state.context->memory, wide(extents.in + Count{1}) * element);
+  if (!sums) return sums.error();
+  widen(sums->get(), static_cast<const std::byte*>(narrow.in), extents.in, narrow.dtype, divisor,
+        1.0);
+  std::vector<std::size_t> counts;
+  for (const std::size_t count : narrow.in_counts) counts.push_back(count * length);
+  Arguments sum = narrow;
+  sum.in = sums->get();
+  sum.out = sums->get() + (wide(extents.in_place_offset) * element).value();
+  sum.count = wide(narrow.count);
+  sum.dtype = DType::kInt64;
+  sum.reduction = Reduction::kSum;
+  sum.in_counts = counts;
+  const Call summing{sum, call.options};
+  auto found = find_plan(summing, state);
+  if (!found) return found.error();
+  plan = *std::move(found);
+  auto spec = make_spec(summing, *plan, state);
+  if (!spec) return spec;
+  spec->staged_in = *std::move(sums);
+  spec->narrowed = {static_cast<std::byte*>(narrow.out), extents.out, narrow.dtype, divisor};
+  spec->signature = signature_of(narrow, *plan);
+  return spec;
+}
+
+Result<CollectiveSpec> plan_and_spec(const Call& call, CommunicatorState& state,
+                                     std::shared_ptr<Plan>& plan) {
+  if (widens(call.arguments, *state.group)) return make_wide_spec(call, state, plan);
+  auto found = find_plan(call, state);
+  if (!found) return found.error();
+  plan = *std::move(found);
+  return make_spec(call, *plan, state);
+}
+
 Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& made) {
   if (auto valid = check_call(call, *state.group); !valid) return valid;
-  auto plan = find_plan(call, state);
-  if (!plan) return plan.error();
-  auto spec = make_spec(call, **plan, state);
+  std::shared_ptr<Plan> plan;
+  auto spec = plan_and_spec(call, state, plan);
   if (!spec) return spec.error();
   auto operation = std::make_shared<CollectiveOperation>(*std::move(spec));
   const std::lock_guard lock(state.plans_mutex);
-  made = state.operations.keep(call, std::move(operation), *std::move(plan));
+  made = state.operations.keep(call, std::move(operation), std::move(plan));
   return {};
 }
 

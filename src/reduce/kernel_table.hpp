@@ -15,12 +15,16 @@ using DivideKernel = void (*)(std::byte* target, const std::byte* source, Count 
                               std::size_t divisor);
 using ScaleKernel = void (*)(std::byte* target, const std::byte* source, Count count,
                              double factor);
+using AverageKernel = void (*)(std::byte* target, const std::byte* source, Count count,
+                               std::size_t divisor, double factor);
 
 /// Every kernel, compiled for one instruction set; null where the pair is not defined.
 struct KernelTable {
   ReduceKernel reduce[kDTypeCount][kReductionCount] = {};
   DivideKernel divide[kDTypeCount] = {};
   ScaleKernel scale[kDTypeCount] = {};
+  AverageKernel widen[kDTypeCount] = {};   // of integers
+  AverageKernel narrow[kDTypeCount] = {};  // of integers
 };
 
 // kernels.inc compiled three times; the flags are variants.cmake's.

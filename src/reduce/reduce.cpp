@@ -65,4 +65,19 @@ void scale(std::byte* target, const std::byte* source, Count count, DType dtype,
   kernels().scale[static_cast<std::size_t>(dtype)](target, source, count, factor);
 }
 
+std::size_t wide_length(DType dtype) {
+  if (kernels().widen[static_cast<std::size_t>(dtype)] == nullptr) return 0;
+  return size_of(dtype) == Bytes{8} ? 2 : 1;
+}
+
+void widen(std::byte* target, const std::byte* source, Count count, DType dtype,
+           std::size_t divisor, double factor) {
+  kernels().widen[static_cast<std::size_t>(dtype)](target, source, count, divisor, factor);
+}
+
+void narrow(std::byte* target, const std::byte* source, Count count, DType dtype,
+            std::size_t divisor, double factor) {
+  kernels().narrow[static_cast<std::size_t>(dtype)](target, source, count, divisor, factor);
+}
+
 }  // namespace farandole

@@ -31,8 +31,24 @@ Result<ReduceKernel> find_kernel(DType dtype, Reduction reduction);
 void divide(std::byte* target, const std::byte* source, Count count, DType dtype,
             std::size_t divisor);
 
-/// target[i] = source[i] * factor, computed in float64 (float32 for 16-bit floats); integers
-/// round toward zero and wrap, and are 0 where the product is infinite or NaN.
+/// target[i] = source[i] * factor. Of floats in their own precision (float32 for 16-bit ones), to
+/// which the factor is rounded first; of integers in float64: they round toward zero and wrap, and
+/// are 0 where the product is infinite or NaN.
 void scale(std::byte* target, const std::byte* source, Count count, DType dtype, double factor);
+
+/// How many int64 make one integer of `dtype` wide enough for the sum over all ranks; 0 if it is
+/// no integer.
+std::size_t wide_length(DType dtype);
+
+/// An average of integers that does not overflow: what each rank widens is added up as int64, and
+/// narrowed. `source` is scaled by `factor` as scale() does; `divisor` is the number of ranks,
+/// at least 1, and that of narrow(). [count] to [count, wide_length].
+void widen(std::byte* target, const std::byte* source, Count count, DType dtype,
+           std::size_t divisor, double factor);
+
+/// [count, wide_length] to [count]: the sums divided by `divisor`, rounded toward zero; with a
+/// `factor` other than 1 the sums times factor / divisor, as scale() does.
+void narrow(std::byte* target, const std::byte* source, Count count, DType dtype,
+            std::size_t divisor, double factor);
 
 }  // namespace farandole

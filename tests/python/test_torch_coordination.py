@@ -85,7 +85,7 @@ def check_mismatches_raise_everywhere_and_are_survived() -> None:
         hvd.allreduce(torch.ones(3), name=name, op=hvd.Max if odd else hvd.Sum)
     with disagreement("'disputed'", "allreduce sum", "adasum"):
         hvd.allreduce(torch.ones(3), name=name, op=hvd.Adasum if odd else hvd.Sum)
-    with disagreement("'disputed'", "by 0.5", "by 0.25"):
+    with disagreement("'disputed'", "prescaled by 0.5", "prescaled by 0.25"):
         factor = 0.25 if odd else 0.5
         hvd.allreduce(torch.ones(3), name=name, op=hvd.Sum, prescale_factor=factor)
     with disagreement("'disputed'", "from rank 0", f"from rank {last}"):
@@ -196,7 +196,7 @@ def check_init_with_process_sets() -> None:
 
 
 def check_join_with_uneven_data() -> None:
-    """Rank r has r + 1 batches; those that are done add nothing, and averages leave them out."""
+    """Rank r has r + 1 batches; those that are done add nothing, and averages divide by all."""
     rank, size = hvd.rank(), hvd.size()
     for name in ("uneven", None):
         for step in range(rank + 1):
@@ -205,7 +205,7 @@ def check_join_with_uneven_data() -> None:
             summed = hvd.allreduce(given, name=name, op=hvd.Sum)
             assert summed.tolist() == [sum(each + 1 for each in left)] * 4
             mean = hvd.allreduce(given, name=name and f"{name} mean", prescale_factor=2.0)
-            expected = 2.0 * sum(each + 1 for each in left) / len(left)
+            expected = 2.0 * sum(each + 1 for each in left) / size
             assert mean.tolist() == pytest.approx([expected] * 4)
             lowest = hvd.allreduce(given, name=name and f"{name} least", op=hvd.Min)
             assert lowest.tolist() == [step + 1] * 4
@@ -214,8 +214,6 @@ def check_join_with_uneven_data() -> None:
         assert hvd.join() == size - 1
         # Who has joined has not counted the others' calls without names; they start over.
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == size
-    with pytest.raises(InvalidArgumentError, match="device is 0"):
-        hvd.join(0)
 
 
 RESNET50 = (

@@ -169,7 +169,7 @@ def check_alltoall_and_its_gradients() -> None:
     assert counts.dtype is torch.int32
     assert counts.tolist() == [splits_of(each)[rank] for each in range(size)]
     assert len(received) == counts.sum()
-    assert hvd.alltoall_async(torch.full((size,), rank)).wait().tolist() == list(range(size))
+    assert hvd.alltoall_async(torch.full((size,), rank)).wait()[0].tolist() == list(range(size))
 
 
 def check_misuse_of_alltoall() -> None:

@@ -336,18 +336,22 @@ def check_changed_number_of_passes() -> None:
 
 
 def check_join_with_uneven_batches() -> None:
-    """Rank r has r + 2 batches. Who is done neither moves nor dilutes the average."""
-    weight = nn.Parameter(torch.zeros(4, dtype=torch.float64))
-    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), [("w", weight)])
-    for step in range(hvd.rank() + 2):
-        optimizer.zero_grad()
-        (weight.sum() * (hvd.rank() + 1)).backward()
-        optimizer.step()
-        left = [rank + 1 for rank in range(hvd.size()) if step < rank + 2]
-        torch.testing.assert_close(
-            weight.grad, torch.full_like(weight, sum(left) / len(left)), rtol=1e-12, atol=0
-        )
-    assert hvd.join() == hvd.size() - 1
+    """Rank r has r + 2 batches. Who is done counts as a gradient of zeros, unless the average
+    leaves it out."""
+    for op in (hvd.Average, hvd.ActiveAverage):
+        weight = nn.Parameter(torch.zeros(4, dtype=torch.float64))
+        sgd = torch.optim.SGD([weight], lr=1.0)
+        optimizer = hvd.DistributedOptimizer(sgd, [("w", weight)], op=op)
+        for step in range(hvd.rank() + 2):
+            optimizer.zero_grad()
+            (weight.sum() * (hvd.rank() + 1)).backward()
+            optimizer.step()
+            left = [rank + 1 for rank in range(hvd.size()) if step < rank + 2]
+            mean = sum(left) / (hvd.size() if op is hvd.Average else len(left))
+            torch.testing.assert_close(
+                weight.grad, torch.full_like(weight, mean), rtol=1e-12, atol=0
+            )
+        assert hvd.join() == hvd.size() - 1
 
 
 @pytest.mark.parametrize("rank_count", [1, 3, 4])

@@ -12,9 +12,9 @@
 Ranks may call in different orders: operations meet by name (tensors.py). What returns a new
 tensor lets gradients through (functions.py).
 
-Other than in Horovod: tensors are on the CPU; handles are objects; op=Adasum in the optimizer
-combines gradients, where Horovod combines the steps that the optimizer would make; and an
-average after join() is over the ranks that still contribute. There is no elastic module.
+Other than in Horovod: tensors are on the CPU; handles are objects; and op=Adasum in the optimizer
+combines gradients, where Horovod combines the steps that the optimizer would make. There is no
+elastic module.
 """
 
 from farandole import (
@@ -64,7 +64,16 @@ from farandole.torch.functions import (
 )
 from farandole.torch.handles import Handle
 from farandole.torch.optimizer import DistributedOptimizer
-from farandole.torch.reduction import Adasum, Average, Max, Min, Product, ReduceOp, Sum
+from farandole.torch.reduction import (
+    ActiveAverage,
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    ReduceOp,
+    Sum,
+)
 from farandole.torch.sparse import sparse_allreduce_async
 from farandole.torch.state import (
     allgather_object,
@@ -95,6 +104,7 @@ from farandole.torch.tensors import (
 )
 
 __all__ = [
+    "ActiveAverage",
     "Adasum",
     "Average",
     "Compression",

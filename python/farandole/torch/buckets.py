@@ -25,7 +25,7 @@ import farandole
 from farandole import _native
 from farandole.errors import InvalidArgumentError
 from farandole.process_sets import ProcessSet
-from farandole.torch.compression import Compressor
+from farandole.torch.compression import Compressing, Compressor
 from farandole.torch.handles import (
     Handle,
     Task,
@@ -57,7 +57,7 @@ class ExchangeOptions:
     scaling: Scaling
     bucket_bytes: int
     groups: int | Sequence[Sequence[torch.Tensor]] | None  # None: buckets of bucket_bytes
-    compression: type[Compressor]
+    compression: Compressing
     sparse_as_dense: bool
     process_set: ProcessSet
 

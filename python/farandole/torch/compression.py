@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import torch
 
+from farandole.errors import WrongTypeError
+
 
 class Compressor:
     """Leaves tensors as they are. Subclasses may be passed wherever `compression` is asked for.
@@ -21,6 +23,9 @@ class Compressor:
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: object) -> torch.Tensor:
         return tensor
+
+
+Compressing = type[Compressor] | Compressor  # a class or an object of it
 
 
 class _Narrowing(Compressor):
@@ -46,6 +51,17 @@ class _BFloat16(_Narrowing):
     """8 significant bits, the range of float32."""
 
     wire = torch.bfloat16
+
+
+def name_of(compression: Compressing) -> str:
+    """For messages, and for ranks to compare. Raises unless it compresses and decompresses."""
+    methods = (getattr(compression, each, None) for each in ("compress", "decompress"))
+    if not all(callable(method) for method in methods):
+        raise WrongTypeError(
+            f"compression is {compression!r}, allowed is a Compressor, as Compression.fp16"
+        )
+    kind = compression if isinstance(compression, type) else type(compression)
+    return kind.__name__
 
 
 class Compression:

@@ -26,9 +26,9 @@ import torch
 import farandole
 from farandole.errors import InvalidArgumentError
 from farandole.process_sets import ProcessSet, global_process_set
-from farandole.torch.compression import Compression, Compressor
+from farandole.torch.compression import Compressing, Compression, name_of
 from farandole.torch.handles import start
-from farandole.torch.reduction import Average, ReduceOp, Sum, resolve_op
+from farandole.torch.reduction import ActiveAverage, Average, ReduceOp, Sum, resolve_op
 from farandole.torch.tensors import (
     allreduce_async,
     alltoall_task,
@@ -40,9 +40,9 @@ from farandole.torch.tensors import (
     name_or_number,
     received_splits,
     reducescatter_async,
+    tensor_list,
 )
 
-Compressing = type[Compressor]
 Tensors = Sequence[torch.Tensor]
 Map = Callable[[Tensors], Tensors]
 
@@ -73,6 +73,7 @@ def _compressed(
 ) -> list[torch.Tensor]:
     if compression is Compression.none:
         return run(tensors)
+    name_of(compression)
     pairs = [compression.compress(tensor) for tensor in tensors]
     results = run([sent for sent, _ in pairs])
     return [
@@ -85,9 +86,10 @@ def _backward(name: str) -> str:
 
 
 def _check_linear(op: ReduceOp, caller: str) -> None:
-    if op not in (Sum, Average):
+    if op not in (Sum, Average, ActiveAverage):
         raise InvalidArgumentError(
-            f"{caller}: a gradient is asked for with op {op.name}, allowed are SUM and AVERAGE"
+            f"{caller}: a gradient is asked for with op {op.name}, allowed are SUM, AVERAGE and "
+            "ACTIVE_AVERAGE"
         )
 
 
@@ -132,6 +134,7 @@ def grouped_allreduce(
 ) -> list[torch.Tensor]:
     """allreduce() of several tensors, none of them before all are ready on every rank."""
     known = name_or_number(name, "grouped_allreduce", process_set)
+    tensors = tensor_list(tensors, "grouped_allreduce")
     chosen = resolve_op(op, average)
     rest = (chosen, prescale_factor, postscale_factor, process_set)
 
@@ -179,6 +182,7 @@ def grouped_allgather(
 ) -> list[torch.Tensor]:
     """allgather() of several tensors, none of them before all are ready on every rank."""
     known = name_or_number(name, "grouped_allgather", process_set)
+    tensors = tensor_list(tensors, "grouped_allgather")
     rows: list[list[int]] = []
 
     def run(tensors: Tensors) -> Tensors:
@@ -225,8 +229,9 @@ def alltoall(
 ) -> Any:
     """Sends each rank its part of the first dimension, and returns what came, by rank.
 
-    `splits` has the number of rows for each rank; the result is then the tensor and the numbers
-    of rows that came, int32. Without it the parts are equal and the result is the tensor alone.
+    `splits` has the number of rows for each rank, from the first one on; the result is then the
+    tensor and the numbers of rows that came, int32. Without it the parts are equal
+    and the result is the tensor alone.
     """
     known = name_or_number(name, "alltoall", process_set)
     rows: list[int] = []
@@ -236,7 +241,9 @@ def alltoall(
         return [received]
 
     def back(gradients: Tensors) -> Tensors:
-        return [alltoall(gradients[0], rows, _backward(known), process_set)[0]]
+        gradient = alltoall(gradients[0], rows, _backward(known), process_set)[0]
+        kept = tensor.shape[0] - gradient.shape[0]  # rows that went nowhere
+        return [torch.cat([gradient, gradient.new_zeros(kept, *gradient.shape[1:])])]
 
     received = _differentiable(run, back, [tensor])[0]
     return received if splits is None else (received, received_splits(rows))
@@ -246,7 +253,7 @@ def _reducescatter_gradient_factor(
     op: ReduceOp, prescale: float, postscale: float, process_set: ProcessSet
 ) -> float:
     _check_linear(op, "reducescatter")
-    share = 1.0 if op is Average else float(len(process_set.members()))
+    share = float(len(process_set.members())) if op is Sum else 1.0
     return share * prescale * postscale
 
 
@@ -288,6 +295,7 @@ def grouped_reducescatter(
 ) -> list[torch.Tensor]:
     """reducescatter() of several tensors, none of them before all are ready on every rank."""
     known = name_or_number(name, "grouped_reducescatter", process_set)
+    tensors = tensor_list(tensors, "grouped_reducescatter")
     chosen = resolve_op(op)
     scales = (prescale_factor, postscale_factor)
 

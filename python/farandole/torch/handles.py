@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ import torch
 from farandole import _native
 from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
 from farandole.errors import FarandoleError, InvalidArgumentError, UnsupportedError
-from farandole.process_sets import ProcessSet
+from farandole.process_sets import NamedCall, ProcessSet, barrier_call
+from farandole.torch.reduction import UNSCALED, Scaling
 
 # PyTorch says in the name that its float8_e4m3 has no infinities, as ours has none.
 _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
@@ -37,24 +39,23 @@ class Task(Generic[Result]):
     source: torch.Tensor  # contiguous
     target: torch.Tensor | None  # contiguous; None: the library allocates the result
     finish: Callable[[_native.Submission], Result]
-    reduction: str = "sum"
+    scaling: Scaling = UNSCALED
     adasum: bool = False
     root: int = 0  # in the process set
-    factor: float = 1.0
     splits: Sequence[int] = ()
 
     @cached_property
-    def native(self) -> tuple[str, int, int, bool, int, list[int], int, float, list[int], int, int]:
+    def native(self) -> NamedCall:
         """What the coordinator is told."""
         return (
             self.name,
             COLLECTIVE_INDEX[self.collective],
-            REDUCTION_INDEX[self.reduction],
+            REDUCTION_INDEX[self.scaling.reduction],
             self.adasum,
             _DTYPES[self.source.dtype],
             list(self.source.shape),
             self.root,
-            self.factor,
+            self.scaling.native,
             list(self.splits),
             self.source.data_ptr(),
             0 if self.target is None else self.target.data_ptr(),
@@ -101,7 +102,9 @@ class Handle(Generic[Result]):
         """A handle of the same operation whose result is converted in the end."""
         return Handle(self._submissions, lambda: convert(self.wait()), self)
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing():
+            return  # shutdown() has ended everything; Python can import and raise no more
         if self._finish is not None and not _are_over(self._submissions):
             _orphans.append((self._submissions, self._kept))
 
@@ -158,12 +161,15 @@ def start(task: Task[Result], process_set: ProcessSet) -> Handle[Result]:
 def start_group(
     tasks: Sequence[Task[Result]], process_set: ProcessSet, group: str
 ) -> Handle[list[Result]]:
-    """Submits tensors of which none is worked on before all are ready on every rank."""
+    """Submits tensors of which none is worked on before all are ready on every rank. A group
+    without any is a barrier, so that ranks that have some find out."""
     _release_orphans()
-    submissions = process_set.coordinator.submit([task.native for task in tasks], group)
+    calls = [task.native for task in tasks] or [barrier_call(f"{group}.0")]
+    submissions = process_set.coordinator.submit(calls, group)
 
     def finish() -> list[Result]:
-        return [task.finish(each) for task, each in zip(tasks, submissions, strict=True)]
+        own = submissions[: len(tasks)]
+        return [task.finish(each) for task, each in zip(tasks, own, strict=True)]
 
     return Handle(submissions, finish, tuple(tasks))
 

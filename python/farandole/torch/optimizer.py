@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +14,17 @@ import torch
 
 from farandole import autotune
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, global_process_set
+from farandole.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.torch.buckets import BUCKET_BYTES, ExchangeOptions, GradientExchange
-from farandole.torch.compression import Compression, Compressor
-from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, Sum
+from farandole.torch.compression import Compressing, Compression, name_of
+from farandole.torch.reduction import ActiveAverage, Adasum, Average, ReduceOp, Scaling, Sum
 from farandole.torch.state import check_same
 from farandole.torch.tuning import TunedExchange
 
+_NEEDLESS = (
+    "optimizer.step() called without optimizer.skip_synchronize() although synchronize() has "
+    "averaged the gradients; they are taken as they are"
+)
 Groups = int | Sequence[Sequence[torch.Tensor]] | None
 
 
@@ -28,6 +33,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     _exchange: GradientExchange
     _names: dict[torch.Tensor, str]
+    _options: ExchangeOptions
     _process_set: ProcessSet
     _settings: str
     _skip_synchronize: bool
@@ -49,8 +55,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if self._skip_synchronize:
             return super().step(closure)
         if closure is None:
-            if not self._exchange.finished:
-                self.synchronize()
+            if self._exchange.finished:
+                warnings.warn(_NEEDLESS, stacklevel=3)
+            self.synchronize()
             self._exchange.finished = False
             return super().step()
 
@@ -68,8 +75,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         """Ends the exchange of gradients: all are averages when this returns.
 
         Call it before looking at the gradients or clipping them, then step() in
-        skip_synchronize(). Waits without the GIL.
+        skip_synchronize(). A second call changes nothing. Waits without the GIL.
         """
+        if self._exchange.finished:
+            return
         new = self._new_parameters()
         if new:
             self._adopt(new)
@@ -84,6 +93,35 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         finally:
             self._skip_synchronize = False
             self._exchange.finished = False
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        return self._exchange.passes
+
+    @backward_passes_per_step.setter
+    def backward_passes_per_step(self, passes: int) -> None:
+        self.set_backward_passes_per_step(passes)
+
+    @property
+    def op(self) -> ReduceOp:
+        return self._options.op
+
+    @property
+    def process_set(self) -> ProcessSet:
+        return self._process_set
+
+    @property
+    def gradient_predivide_factor(self) -> float:
+        return self._options.scaling.postscale
+
+    @property
+    def sparse_as_dense(self) -> bool:
+        return self._options.sparse_as_dense
+
+    @property
+    def _parameter_names(self) -> dict[torch.Tensor, str]:
+        """Horovod's, which tools look at."""
+        return {parameter: name for name, parameter in self._named_parameters()}
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From the next step on; to be called between steps, on every rank."""
@@ -193,8 +231,10 @@ def _check_arguments(
 ) -> None:
     if isinstance(optimizer, _DistributedOptimizer):
         raise InvalidArgumentError("optimizer is distributed already")
-    if op not in (Average, Sum, Adasum):
-        raise InvalidArgumentError(f"op is {op}, allowed are Average, Sum and Adasum")
+    if op not in (Average, Sum, Adasum, ActiveAverage):
+        raise InvalidArgumentError(
+            f"op is {op}, allowed are Average, Sum, Adasum and ActiveAverage"
+        )
     if gradient_predivide_factor <= 0.0:
         raise InvalidArgumentError(
             f"gradient_predivide_factor is {gradient_predivide_factor}, allowed is more than 0"
@@ -237,7 +277,7 @@ def _check_groups(optimizer: torch.optim.Optimizer, num_groups: int, groups: Gro
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-    compression: type[Compressor] = Compression.none,
+    compression: Compressing = Compression.none,
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
@@ -275,6 +315,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     Errors   InvalidArgumentError, UnsupportedError for parameters that are not on the CPU,
              MismatchError on every rank when the ranks' models or arguments differ.
     """
+    check_process_set(process_set, "DistributedOptimizer")
+    compressor = name_of(compression)
     number = process_set.next_optimizer()
     label = "DistributedOptimizer" + (f".{number}" if number else "")
     _check_arguments(optimizer, op, gradient_predivide_factor, bucket_bytes)
@@ -301,11 +343,12 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         shared,
         _exchange=GradientExchange(options, backward_passes_per_step),
         _names=names,
+        _options=options,
         _process_set=process_set,
         _settings=(
             f"op is {op.name}, backward_passes_per_step is {backward_passes_per_step}, "
             f"gradient_predivide_factor is {gradient_predivide_factor}, "
-            f"bucket_bytes is {bucket_bytes}, compression is {compression.__name__}, "
+            f"bucket_bytes is {bucket_bytes}, compression is {compressor}, "
             f"sparse_as_dense is {sparse_as_dense}"
         ),
         _skip_synchronize=False,

@@ -8,13 +8,15 @@ import enum
 import warnings
 from dataclasses import dataclass
 
-import torch
-
-from farandole.errors import InvalidArgumentError
+from farandole.errors import InvalidArgumentError, WrongTypeError
 
 
 class ReduceOp(enum.Enum):
-    """What an allreduce or reducescatter computes; the values but Adasum's are native names."""
+    """What an allreduce or reducescatter computes.
+
+    AVERAGE divides by the number of ranks; after join() those that have joined count too, as zeros.
+    ACTIVE_AVERAGE leaves them out.
+    """
 
     AVERAGE = "average"
     SUM = "sum"
@@ -22,6 +24,7 @@ class ReduceOp(enum.Enum):
     MAX = "max"
     PRODUCT = "product"
     ADASUM = "adasum"
+    ACTIVE_AVERAGE = "active average"
 
 
 Average = ReduceOp.AVERAGE
@@ -30,34 +33,37 @@ Min = ReduceOp.MIN
 Max = ReduceOp.MAX
 Product = ReduceOp.PRODUCT
 Adasum = ReduceOp.ADASUM
+ActiveAverage = ReduceOp.ACTIVE_AVERAGE
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A native reduction with its factor, and what is multiplied before and after it.
-
-    An average is not a sum with a factor: after join() the library knows how many ranks it is of.
-    """
+    """A native reduction, what every input is multiplied by, and what its result is."""
 
     reduction: str
-    factor: float = 1.0
-    before: float = 1.0
-    after: float = 1.0
+    prescale: float = 1.0
+    postscale: float = 1.0
+    leaves_out_joined: bool = False
 
     @staticmethod
     def of(op: ReduceOp, prescale: float = 1.0, postscale: float = 1.0) -> Scaling:
-        if op is Adasum:
-            return Scaling("sum", before=prescale, after=postscale)
-        if prescale == 1.0:
-            return Scaling(op.value, after=postscale)
-        if op is Sum:
-            return Scaling("premultiplied_sum", prescale, after=postscale)
-        if op is Average:
-            return Scaling("average", before=prescale, after=postscale)
-        raise InvalidArgumentError(
-            f"prescale_factor is {prescale} with op {op.name}; "
-            "only SUM, AVERAGE and ADASUM take one"
-        )
+        native = {Adasum: "sum", ActiveAverage: "average"}.get(op, op.value)
+        factors = _number("prescale_factor", prescale), _number("postscale_factor", postscale)
+        return Scaling(native, *factors, op is ActiveAverage)
+
+    @property
+    def native(self) -> tuple[float, float, bool]:
+        return self.prescale, self.postscale, self.leaves_out_joined
+
+
+UNSCALED = Scaling("sum")
+
+
+def _number(argument: str, value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # the last one of a tensor
+        raise WrongTypeError(f"{argument} is {value!r}, allowed is a number") from error
 
 
 def resolve_op(op: ReduceOp | None, average: bool | None = None, level: int = 3) -> ReduceOp:
@@ -73,13 +79,3 @@ def resolve_op(op: ReduceOp | None, average: bool | None = None, level: int = 3)
         allowed = ", ".join(each.name for each in ReduceOp)
         raise InvalidArgumentError(f"op is {op!r}, allowed is a ReduceOp: {allowed}")
     return op or Average
-
-
-def check_scales(tensor: torch.Tensor, prescale: float, postscale: float, caller: str) -> None:
-    """Raises if a tensor of integers is to be scaled."""
-    scaled = prescale != 1.0 or postscale != 1.0
-    if scaled and not (tensor.is_floating_point() or tensor.is_complex()):
-        raise InvalidArgumentError(
-            f"{caller}: prescale_factor is {prescale} and postscale_factor is {postscale} for "
-            f"dtype {tensor.dtype}; allowed for integers is 1.0"
-        )

@@ -11,7 +11,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, global_process_set
+from farandole.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.torch.functions import allgather, allreduce
 from farandole.torch.reduction import Sum
 
@@ -33,6 +33,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
         track_running_stats: bool = True,
         process_set: ProcessSet = global_process_set,
     ) -> None:
+        check_process_set(process_set, "SyncBatchNorm")
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
         self._process_set = process_set
 

@@ -15,14 +15,20 @@ releases the GIL.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
 
 from farandole import _native
-from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, global_process_set, wait_for_all
+from farandole.errors import InvalidArgumentError, WrongTypeError
+from farandole.process_sets import (
+    ProcessSet,
+    check_process_set,
+    global_process_set,
+    wait_for_all,
+)
 from farandole.torch.handles import (
     Handle,
     Task,
@@ -33,7 +39,7 @@ from farandole.torch.handles import (
     start_group,
     writable,
 )
-from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, check_scales, resolve_op
+from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, resolve_op
 
 Result = TypeVar("Result")
 _NARROW_FLOATS = (torch.float16, torch.bfloat16)
@@ -41,11 +47,27 @@ _NARROW_FLOATS = (torch.float16, torch.bfloat16)
 
 def name_or_number(name: str | None, kind: str, process_set: ProcessSet) -> str:
     """`name`, or one that the same call gets on every rank, before anything can fail."""
+    check_process_set(process_set, kind)
+    if not isinstance(name, str | None):
+        raise WrongTypeError(f"{kind}: name is {name!r}, allowed is a text or None")
     return name or process_set.next_name(kind)
 
 
-def _member_names(group: str, tensors: Sequence[torch.Tensor]) -> list[str]:
-    return [f"{group}.{index}" for index in range(len(tensors))]
+def tensor_list(tensors: Iterable[torch.Tensor], caller: str) -> list[torch.Tensor]:
+    """Those of a grouped operation; anything that gives tensors one after the other."""
+    if isinstance(tensors, torch.Tensor | Mapping | str) or not isinstance(tensors, Iterable):
+        raise WrongTypeError(
+            f"{caller}: tensors is a {type(tensors).__name__}, allowed is a list of tensors"
+        )
+    return list(tensors)
+
+
+def _members(
+    tensors: Iterable[torch.Tensor], group: str, caller: str
+) -> Iterator[tuple[torch.Tensor, str]]:
+    """Each tensor with the name that it has in the group."""
+    listed = tensor_list(tensors, caller)
+    return ((tensor, f"{group}.{index}") for index, tensor in enumerate(listed))
 
 
 def allreduce_task(
@@ -57,30 +79,22 @@ def allreduce_task(
     name: str,
 ) -> Task[torch.Tensor]:
     """An allreduce of contiguous memory whose result is `returned`, a view of `target` or it."""
-    if scaling.before != 1.0:
-        source = source * scaling.before
     memory = target
     if op is Adasum and source.dtype in _NARROW_FLOATS:
         source = memory = source.float()
 
     def finish(_: _native.Submission) -> torch.Tensor:
-        if scaling.after != 1.0:
-            memory.mul_(scaling.after)
         if memory is not target:
             target.copy_(memory)
         return returned
 
-    adasum = op is Adasum
-    return Task(
-        "allreduce", name, source, memory, finish, scaling.reduction, adasum, 0, scaling.factor
-    )
+    return Task("allreduce", name, source, memory, finish, scaling, op is Adasum)
 
 
 def _allreduce_copy(
     tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
 ) -> Task[torch.Tensor]:
     source = readable(tensor, "allreduce")
-    check_scales(source, prescale, postscale, "allreduce")
     target = torch.empty_like(source)
     return allreduce_task(source, target, target, op, Scaling.of(op, prescale, postscale), name)
 
@@ -89,7 +103,6 @@ def _allreduce_in_place(
     tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
 ) -> Task[torch.Tensor]:
     target = writable(tensor, "allreduce_")
-    check_scales(target, prescale, postscale, "allreduce_")
     return allreduce_task(target, target, tensor, op, Scaling.of(op, prescale, postscale), name)
 
 
@@ -155,7 +168,7 @@ def grouped_allreduce_async(
     op = resolve_op(op, average)
     tasks = [
         _allreduce_copy(tensor, op, prescale_factor, postscale_factor, member)
-        for tensor, member in zip(tensors, _member_names(name, tensors), strict=True)
+        for tensor, member in _members(tensors, name, "grouped_allreduce")
     ]
     return start_group(tasks, process_set, name)
 
@@ -174,7 +187,7 @@ def grouped_allreduce_async_(
     op = resolve_op(op, average)
     tasks = [
         _allreduce_in_place(tensor, op, prescale_factor, postscale_factor, member)
-        for tensor, member in zip(tensors, _member_names(name, tensors), strict=True)
+        for tensor, member in _members(tensors, name, "grouped_allreduce")
     ]
     return start_group(tasks, process_set, name)
 
@@ -221,7 +234,7 @@ def gather_rows_grouped(
     tensors: Sequence[torch.Tensor], name: str, process_set: ProcessSet
 ) -> Handle[list[tuple[torch.Tensor, list[int]]]]:
     """Starts gather_rows() of several tensors as one group."""
-    members = zip(tensors, _member_names(name, tensors), strict=True)
+    members = _members(tensors, name, "grouped_allgather")
     return start_group([allgather_task(*member) for member in members], process_set, name)
 
 
@@ -321,12 +334,19 @@ def alltoall_task(
     def finish(submission: _native.Submission) -> tuple[torch.Tensor, list[int]]:
         return result_of(submission, source.dtype), submission.rows
 
-    rows: list[int] = []
-    if splits is not None:
-        rows = [int(each) for each in splits]
-        if not rows:
-            raise InvalidArgumentError("alltoall: splits is empty, allowed is a number per rank")
+    rows = [] if splits is None else _split_rows(splits)
     return Task("alltoall", name, source, None, finish, splits=rows)
+
+
+def _split_rows(splits: Sequence[int] | torch.Tensor) -> list[int]:
+    each: Any = splits.tolist() if isinstance(splits, torch.Tensor) else splits
+    try:
+        rows = [operator.index(one) for one in each]
+    except TypeError as error:
+        raise WrongTypeError(f"alltoall: splits is {splits}, allowed are integers") from error
+    if not rows:
+        raise InvalidArgumentError("alltoall: splits is empty, allowed is a number per rank")
+    return rows
 
 
 def alltoall_async(
@@ -334,12 +354,11 @@ def alltoall_async(
     splits: Sequence[int] | torch.Tensor | None = None,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
-) -> Handle[Any]:
-    """Starts an alltoall(); the result is a tensor, or with `splits` a pair."""
+) -> Handle[tuple[torch.Tensor, torch.Tensor]]:
+    """Starts an alltoall(); the result is the tensor and the numbers of rows that came, also
+    without `splits`."""
     name = name_or_number(name, "alltoall", process_set)
     handle = start(alltoall_task(tensor, splits, name), process_set)
-    if splits is None:
-        return handle.then(_without_rows)
     return handle.then(lambda received: (received[0], received_splits(received[1])))
 
 
@@ -354,20 +373,14 @@ def reducescatter_task(
     """A reducescatter, whose result is library memory."""
     source = readable(tensor, "reducescatter")
     check_rows(source, "reducescatter")
-    check_scales(source, prescale, postscale, "reducescatter")
     if op is Adasum:
         raise InvalidArgumentError("reducescatter: op is ADASUM, allowed are all others")
-    scaling = Scaling.of(op, prescale, postscale)
-    if scaling.before != 1.0:
-        source = source * scaling.before
 
     def finish(submission: _native.Submission) -> torch.Tensor:
-        result = result_of(submission, source.dtype)
-        return result.mul_(scaling.after) if scaling.after != 1.0 else result
+        return result_of(submission, source.dtype)
 
-    return Task(
-        "reducescatter", name, source, None, finish, scaling.reduction, factor=scaling.factor
-    )
+    scaling = Scaling.of(op, prescale, postscale)
+    return Task("reducescatter", name, source, None, finish, scaling)
 
 
 def reducescatter_async(
@@ -398,7 +411,7 @@ def grouped_reducescatter_async(
     op = resolve_op(op)
     tasks = [
         reducescatter_task(tensor, op, prescale_factor, postscale_factor, member)
-        for tensor, member in zip(tensors, _member_names(name, tensors), strict=True)
+        for tensor, member in _members(tensors, name, "grouped_reducescatter")
     ]
     return start_group(tasks, process_set, name)
 
@@ -410,12 +423,15 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 def join(device: int = -1, process_set: ProcessSet = global_process_set) -> int:
     """This rank has no more data: until all ranks of the set have joined it takes part in what
-    the others do with the neutral element of the reduction, and averages are over the others.
+    the others do with the neutral element of the reduction, and without rows in what gathers and
+    exchanges them. Averages still divide by all ranks, op=ActiveAverage by the others.
 
-    Returns the rank that joined last. `device` is Horovod's, and only the CPU's -1 is allowed.
+    Returns the rank that joined last. `device` is Horovod's, where zeros come from; it changes
+    nothing.
     """
-    if device != -1:
-        raise InvalidArgumentError(f"join: device is {device}, allowed is -1, the CPU")
+    check_process_set(process_set, "join")
+    if not isinstance(device, int):
+        raise WrongTypeError(f"join: device is {device!r}, allowed is an integer")
     submission = process_set.coordinator.join()
     submission.wait()
     process_set.start_names_over()

@@ -54,6 +54,44 @@ std::vector<std::int64_t> own_shape(const Flight& flight) {
   return task ? task->call.shape : with_rows(flight.terms().shape, 0);
 }
 
+/// Bytes of an element in the memory that `flight` reduces.
+Bytes element_size(const Flight& flight) {
+  if (flight.wide_length == 0) return size_of(flight.terms().dtype);
+  return Count{flight.wide_length} * size_of(DType::kInt64);
+}
+
+/// Elements of the dtype that the communicator gets.
+Count moved(const Flight& flight, Count count) {
+  return Count{count.value() * std::max<std::size_t>(1, flight.wide_length)};
+}
+
+/// What the communicator is to do for a reduction. It averages by itself where nothing else is
+/// asked for; else the sum is divided and scaled here, at once, so that it is rounded once.
+void choose_arithmetic(Flight& flight, int rank_count) {
+  const coordinator::Request& terms = flight.terms();
+  flight.reduction = terms.reduction;
+  if (!reduces(terms.collective) || terms.adasum || terms.reduction != Reduction::kAverage) return;
+  const int left_out = terms.leaves_out_joined ? flight.members.front().joined->count() : 0;
+  flight.wide_length = wide_length(terms.dtype);
+  if (flight.wide_length == 0 && left_out == 0 && terms.postscale == 1.0) return;
+  flight.reduction = Reduction::kSum;
+  flight.divisor = static_cast<std::size_t>(rank_count - left_out);
+}
+
+/// A tensor as it goes into the reduction, scaled.
+void bring(std::byte* target, const void* in, Count count, const Flight& flight) {
+  const coordinator::Request& terms = flight.terms();
+  const auto* source = static_cast<const std::byte*>(in);
+  if (count.value() == 0) return;
+  if (flight.wide_length > 0) {
+    widen(target, source, count, terms.dtype, flight.divisor, terms.prescale);
+  } else if (terms.prescale != 1.0) {
+    scale(target, source, count, terms.dtype, terms.prescale);
+  } else if (target != source) {
+    copy_bytes(target, source, (count * size_of(terms.dtype)).value());
+  }
+}
+
 std::string title(const std::vector<Ready>& members) {
   std::string name = members.front().response.request->name;
   if (members.size() == 1) return name;
@@ -194,6 +232,7 @@ void Executor::give_back(Flight& flight) {
 }
 
 Result<void> Executor::launch(Flight& flight) {
+  choose_arithmetic(flight, communicator_.size());
   switch (flight.terms().collective) {
     case Collective::kAllreduce:
       return flight.terms().adasum ? launch_adasum(flight) : launch_allreduce(flight);
@@ -213,19 +252,14 @@ Result<void> Executor::launch(Flight& flight) {
 Result<void> Executor::run(Flight& flight, Arguments arguments) {
   const coordinator::Request& terms = flight.terms();
   arguments.collective = terms.collective;
-  arguments.dtype = terms.dtype;
-  arguments.reduction = terms.reduction;
+  arguments.dtype = flight.wide_length > 0 ? DType::kInt64 : terms.dtype;
+  arguments.reduction = flight.reduction;
   arguments.root = Rank{terms.root};
-  const int joined = flight.members.front().joined->count();
-  if (joined > 0 && reduces(terms.collective) && terms.reduction == Reduction::kAverage) {
-    arguments.reduction = Reduction::kSum;
-    flight.divisor = static_cast<std::size_t>(communicator_.size() - joined);
-  }
+  arguments.count = moved(flight, arguments.count);
   flight.started = Clock::now();
-  auto request = communicator_.start(arguments, {.name = flight.name,
-                                                 .factor = terms.factor,
-                                                 .background = flights_max_ > 1,
-                                                 .size_shift = flight.size_shift});
+  auto request = communicator_.start(
+      arguments,
+      {.name = flight.name, .background = flights_max_ > 1, .size_shift = flight.size_shift});
   if (!request) return request.error();
   flight.request = *std::move(request);
   return {};
@@ -238,36 +272,48 @@ Result<void> Executor::pack(Flight& flight) {
     flight.count += Count{element_count(member.response.request->shape)};
   }
   const bool several = flight.members.size() > 1;
-  const Bytes size = flight.count * size_of(terms.dtype);
-  std::byte* in_place = in_place_in_order(flight);
+  const Bytes size = flight.count * element_size(flight);
+  const bool wide = flight.wide_length > 0;
+  std::byte* in_place = wide ? nullptr : in_place_in_order(flight);
   if (several) {
     const std::lock_guard lock(mutex_);
     counts_.fused_bytes += size.value();
     if (in_place != nullptr) ++counts_.without_copy;
   }
   if (in_place != nullptr) {
+    bring(in_place, in_place, flight.count, flight);
     flight.in = flight.out = in_place;
     return {};
   }
-  if (const SharedSubmission& only = flight.tasks.front(); only && !several) {
+  if (const SharedSubmission& only = flight.tasks.front(); only && !several && !wide) {
     flight.in = static_cast<const std::byte*>(only->call.in);
     flight.out = static_cast<std::byte*>(only->call.out);
+    if (terms.prescale == 1.0) return {};
+    bring(flight.out, flight.in, flight.count, flight);
+    flight.in = flight.out;
     return {};
   }
-  if (auto taken = take_buffer(flight, size); !taken) return taken;
-  flight.in = flight.out = flight.buffer.get();
   flight.unpack = true;
   flight.packed = Clock::now();
+  return pack_into_buffer(flight);
+}
+
+Result<void> Executor::pack_into_buffer(Flight& flight) {
+  const coordinator::Request& terms = flight.terms();
+  auto taken = take_buffer(flight, flight.count * element_size(flight));
+  if (!taken) return taken;
+  flight.in = flight.out = flight.buffer.get();
   std::byte* at = flight.out;
   for (std::size_t i = 0; i < flight.members.size(); ++i) {
     const Count count{element_count(flight.members[i].response.request->shape)};
-    const std::size_t bytes = (count * size_of(terms.dtype)).value();
-    if (!flight.tasks[i]) {
+    if (flight.tasks[i]) {
+      bring(at, flight.tasks[i]->call.in, count, flight);
+    } else if (flight.wide_length > 0) {
+      fill_neutral(at, moved(flight, count), DType::kInt64, Reduction::kSum);
+    } else {
       fill_neutral(at, count, terms.dtype, terms.reduction);
-    } else if (bytes > 0) {
-      copy_bytes(at, flight.tasks[i]->call.in, bytes);
     }
-    at += bytes;
+    at += (count * element_size(flight)).value();
   }
   return {};
 }
@@ -305,20 +351,23 @@ Result<void> Executor::launch_reducescatter(Flight& flight) {
   const coordinator::Request& terms = flight.terms();
   const auto self = static_cast<std::size_t>(communicator_.rank().value());
   const auto parts = even_parts(row_count(terms.shape), communicator_.size());
-  const auto counts = elements(parts, row_length(terms.shape));
+  const std::size_t row = row_length(terms.shape);
+  const auto counts = elements(parts, row * std::max<std::size_t>(1, flight.wide_length));
   const SharedSubmission& task = flight.tasks.front();
-  const void* in = task ? task->call.in : nullptr;
-  if (!task) {
-    const Count whole{element_count(terms.shape)};
-    auto taken = take_buffer(flight, whole * size_of(terms.dtype));
-    if (!taken) return taken;
-    fill_neutral(flight.buffer.get(), whole, terms.dtype, terms.reduction);
-    in = flight.buffer.get();
+  if (!task || flight.wide_length > 0 || terms.prescale != 1.0) {
+    flight.count = Count{element_count(terms.shape)};
+    if (auto packed = pack_into_buffer(flight); !packed) return packed;
+  } else {
+    flight.in = static_cast<const std::byte*>(task->call.in);
   }
-  flight.count = Count{counts[self]};
+  flight.count = Count{static_cast<std::size_t>(parts[self]) * row};
   auto made = make_result(flight, with_rows(terms.shape, parts[self]));
   if (!made) return made;
-  Arguments arguments{.in = in, .out = flight.out, .count = flight.count};
+  if (flight.wide_length > 0) {  // in place
+    const std::size_t before = std::accumulate(counts.begin(), counts.begin() + self, 0ULL);
+    flight.out = flight.buffer.get() + (Count{before} * size_of(DType::kInt64)).value();
+  }
+  Arguments arguments{.in = flight.in, .out = flight.out, .count = flight.count};
   if (parts.front() != parts.back()) {
     arguments.by_rank = true;
     arguments.in_counts = counts;
@@ -380,21 +429,33 @@ Result<void> Executor::make_result(Flight& flight, std::vector<std::int64_t> sha
   return {};
 }
 
-void Executor::finish(Flight& flight, Result<void> outcome) {
+/// What is left to do to a reduction: divisor, postscale, and the way to where the caller looks.
+void Executor::complete(Flight& flight) {
   const coordinator::Request& terms = flight.terms();
-  const Clock::time_point ended = Clock::now();
-  if (outcome && flight.divisor > 0) {
+  const bool wide = flight.wide_length > 0;
+  if (!wide && terms.postscale != 1.0) {
+    const double factor = terms.postscale / static_cast<double>(flight.divisor);
+    scale(flight.out, flight.out, flight.count, terms.dtype, factor);
+  } else if (!wide && flight.divisor > 1) {
     divide(flight.out, flight.out, flight.count, terms.dtype, flight.divisor);
   }
+  const auto hand_over = [&](void* target, const std::byte* from, Count count) {
+    auto* const out = static_cast<std::byte*>(target);
+    if (wide) return narrow(out, from, count, terms.dtype, flight.divisor, terms.postscale);
+    if (count.value() > 0) copy_bytes(out, from, (count * size_of(terms.dtype)).value());
+  };
+  if (wide && !flight.unpack) hand_over(flight.result.get(), flight.out, flight.count);
   const std::byte* at = flight.out;
   for (std::size_t i = 0; i < flight.members.size() && flight.unpack; ++i) {
-    const coordinator::Request& member = *flight.members[i].response.request;
-    const std::size_t bytes = size_in_bytes(member.shape, member.dtype).value();
-    if (flight.tasks[i] && outcome && bytes > 0) {
-      copy_bytes(flight.tasks[i]->call.out, at, bytes);
-    }
-    at += bytes;
+    const Count count{element_count(flight.members[i].response.request->shape)};
+    if (flight.tasks[i]) hand_over(flight.tasks[i]->call.out, at, count);
+    at += (count * element_size(flight)).value();
   }
+}
+
+void Executor::finish(Flight& flight, Result<void> outcome) {
+  const Clock::time_point ended = Clock::now();
+  if (outcome && reduces(flight.terms().collective)) complete(flight);
   give_back(flight);
   record(flight, ended, Clock::now());
   for (const SharedSubmission& task : flight.tasks) {

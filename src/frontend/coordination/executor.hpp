@@ -31,9 +31,11 @@ struct Flight {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   Count count;
-  std::size_t divisor = 0;  // of the result, where joined ranks take no part in an average
-  bool unpack = false;      // from `out` to the tasks
-  int size_shift = 0;       // of CallOptions
+  Reduction reduction = Reduction::kSum;  // what the communicator does, unless it is Adasum
+  std::size_t divisor = 1;                // of what it gives
+  std::size_t wide_length = 0;            // not 0: it adds up integers that widen() made
+  bool unpack = false;                    // from `out` to the tasks
+  int size_shift = 0;                     // of CallOptions
   std::string name;
   Clock::time_point ready{}, packed{}, started{};  // packed: since when it was being copied
 
@@ -80,6 +82,8 @@ class Executor {
   Result<void> launch_alltoall(Flight& flight);
   Result<void> run(Flight& flight, Arguments arguments);
   Result<void> pack(Flight& flight);
+  Result<void> pack_into_buffer(Flight& flight);
+  void complete(Flight& flight);
   Result<void> make_result(Flight& flight, std::vector<std::int64_t> shape);
   Result<void> take_buffer(Flight& flight, Bytes size);
   void give_back(Flight& flight);

@@ -72,13 +72,17 @@ Result<void> check_splits(const TensorCall& call, const std::string& caller, int
     valid = valid && rows >= 0 && rows <= row_count(call.shape);
     if (valid) sum += rows;
   }
-  if (valid && sum == row_count(call.shape)) return {};
+  if (valid && sum <= row_count(call.shape)) return {};
   return bad_argument(caller, "splits", text(call.splits),
                       std::to_string(rank_count) + " numbers of rows that add up to " +
-                          std::to_string(row_count(call.shape)));
+                          std::to_string(row_count(call.shape)) + " or less");
 }
 
 Result<void> check_reduction(const TensorCall& call, const std::string& caller) {
+  if (call.reduction == Reduction::kPremultipliedSum) {
+    return bad_argument(caller, "reduction", std::string(name(call.reduction)),
+                        "any other; sum with a prescale is the same");
+  }
   if (!call.adasum) {
     auto kernel = find_kernel(call.dtype, call.reduction);
     if (kernel) return {};
@@ -130,16 +134,17 @@ Result<void> check_tensor_call(const TensorCall& call, int rank_count) {
 
 coordinator::Request make_request(const TensorCall& call, const std::string& group,
                                   std::size_t group_size) {
-  const bool scaled =
-      reduces(call.collective) && call.reduction == Reduction::kPremultipliedSum && !call.adasum;
+  const bool reduces_it = reduces(call.collective);
   return {.name = call.name,
           .collective = call.collective,
-          .reduction = reduces(call.collective) ? call.reduction : Reduction::kSum,
+          .reduction = reduces_it ? call.reduction : Reduction::kSum,
           .adasum = call.adasum,
           .dtype = call.dtype,
           .shape = call.shape,
           .root = has_root(call.collective) ? call.root.value() : 0,
-          .factor = scaled ? call.factor : 1.0,
+          .prescale = reduces_it ? call.prescale : 1.0,
+          .postscale = reduces_it ? call.postscale : 1.0,
+          .leaves_out_joined = reduces_it && call.leaves_out_joined,
           .group = group,
           .group_size = static_cast<std::uint32_t>(group_size)};
 }

@@ -85,6 +85,7 @@ TEST(Fuse, KeepsKindsApart) {
       [](Ready&, Request& r) { r.dtype = DType::kInt32; },
       [](Ready&, Request& r) { r.reduction = Reduction::kMax; },
       [](Ready&, Request& r) { r.adasum = true; },
+      [](Ready&, Request& r) { r.leaves_out_joined = true; },
       [](Ready&, Request& r) { r.device = 0; },
       [](Ready&, Request& r) { r.collective = Collective::kReducescatter; },
       [](Ready& ready, Request&) { ready.response.error = "an error"; },
@@ -95,14 +96,12 @@ TEST(Fuse, KeepsKindsApart) {
   for (const auto& change : changes) {
     EXPECT_EQ(shape(fuse({ready("a", 1), ready("b", 1, change), ready("c", 1)}, 40)), "a|b|c");
   }
-  const auto scaled = [](double factor) {
-    return [factor](Ready&, Request& r) {
-      r.reduction = Reduction::kPremultipliedSum;
-      r.factor = factor;
-    };
+  const auto scaled = [](double before, double after) {
+    return [=](Ready&, Request& r) { r.prescale = before, r.postscale = after; };
   };
-  EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1)), ready("b", 1, scaled(1))}, 40)), "a b");
-  EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1)), ready("b", 1, scaled(2))}, 40)), "a|b");
+  EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1, 2)), ready("b", 1, scaled(1, 2))}, 40)), "a b");
+  EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1, 2)), ready("b", 1, scaled(2, 2))}, 40)), "a|b");
+  EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1, 2)), ready("b", 1, scaled(1, 1))}, 40)), "a|b");
   const auto broadcast = [](Ready&, Request& r) { r.collective = Collective::kBroadcast; };
   EXPECT_EQ(shape(fuse({ready("a", 1, broadcast), ready("b", 1, broadcast)}, 40)), "a|b");
   const auto failed = [](Ready& one, Request&) { one.response.error = "an error"; };

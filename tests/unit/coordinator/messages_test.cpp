@@ -25,7 +25,9 @@ SharedRequest elaborate() {
   request.dtype = DType::kBFloat16;
   request.shape = {0, std::int64_t{1} << 40, 3};
   request.root = 7;
-  request.factor = -0.25;
+  request.prescale = -0.25;
+  request.postscale = 3.5;
+  request.leaves_out_joined = true;
   request.device = 3;
   request.group = "g";
   request.group_size = 12;

@@ -31,7 +31,6 @@ TEST(Agree, ComparesWhatMatters) {
   const Request sum = example();
   EXPECT_TRUE(agrees(sum, [](Request&) {}));
   EXPECT_TRUE(agrees(sum, [](Request& r) { r.root = 1; }));
-  EXPECT_TRUE(agrees(sum, [](Request& r) { r.factor = 2; }));
   EXPECT_FALSE(agrees(sum, [](Request& r) { r.collective = Collective::kAllgather; }));
   EXPECT_FALSE(agrees(sum, [](Request& r) { r.reduction = Reduction::kMax; }));
   EXPECT_FALSE(agrees(sum, [](Request& r) { r.adasum = true; }));
@@ -45,10 +44,11 @@ TEST(Agree, ComparesWhatMatters) {
   Request on_device = sum;
   on_device.device = 0;
   EXPECT_TRUE(agrees(on_device, [](Request& r) { r.device = 3; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.prescale = 2; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.postscale = 2; }));
+  EXPECT_FALSE(agrees(sum, [](Request& r) { r.leaves_out_joined = true; }));
   Request scaled = sum;
-  scaled.reduction = Reduction::kPremultipliedSum;
-  EXPECT_FALSE(agrees(scaled, [](Request& r) { r.factor = 2; }));
-  scaled.factor = std::numeric_limits<double>::quiet_NaN();
+  scaled.prescale = scaled.postscale = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(agree(scaled, scaled));
   Request adasum = sum;
   adasum.adasum = true;
@@ -79,10 +79,15 @@ TEST(Agree, LeavesTheRowsOfEachRankToIt) {
 TEST(Describe, TellsTheTerms) {
   Request request = example();
   EXPECT_EQ(describe(request), "allreduce sum float32[2, 3]");
-  request.reduction = Reduction::kPremultipliedSum;
-  request.factor = 0.1;
+  request.prescale = 0.1;
+  request.postscale = 3;
   request.shape = {};
-  EXPECT_EQ(describe(request), "allreduce premultiplied_sum by 0.1 float32[]");
+  EXPECT_EQ(describe(request), "allreduce sum prescaled by 0.1 postscaled by 3 float32[]");
+  request.reduction = Reduction::kAverage;
+  request.leaves_out_joined = true;
+  request.prescale = request.postscale = 1;
+  EXPECT_EQ(describe(request), "allreduce average of ranks that have not joined float32[]");
+  request.leaves_out_joined = false;
   request.adasum = true;
   request.device = 2;
   EXPECT_EQ(describe(request), "allreduce adasum float32[] on device 2");

@@ -280,11 +280,13 @@ TEST(Coordinator, RefusesWhatMakesNoSenseBeforeAnythingMoves) {
     call = sum("x", values);
     call.collective = Collective::kAlltoall;
     call.out = nullptr;
-    call.splits = {1, 2};
+    call.splits = {3, 2};
     refused(call, "'splits'");
     call = sum("x", values);
     call.reduction = Reduction::kBitwiseAnd;
     refused(call, "bitwise_and");
+    call.reduction = Reduction::kPremultipliedSum;
+    refused(call, "'reduction'");
     call = sum("x", values);
     call.adasum = true;
     call.dtype = DType::kInt32;
@@ -297,23 +299,34 @@ TEST(Coordinator, RefusesWhatMakesNoSenseBeforeAnythingMoves) {
   });
 }
 
-TEST(Coordinator, AveragesOverThoseThatHaveNotJoined) {
+// Goal: an average divides by all ranks, or by those that have not joined; no integer overflows.
+// Method: the mean of 1, 2, 3, then of 2, 3, then of 3 alone, and of three bytes near 200.
+TEST(Coordinator, AveragesOverAllOrOverThoseThatHaveNotJoined) {
   with_coordinators(3, [](Coordinator& coordinator, int rank, int) {
     const int steps = 2 + 2 * rank;  // rank 2 has the most data
     for (int step = 0; step < steps; ++step) {
-      std::vector<float> mean(3, float(rank + 1)), least(3, float(10 + rank));
-      TensorCall average = sum("mean", mean), minimum = sum("least", least);
-      average.reduction = Reduction::kAverage;
+      std::vector<float> mean(3, float(rank + 1)), active(mean), least(3, float(10 + rank));
+      std::vector<std::uint8_t> bytes(3, std::uint8_t(200 + rank)), active_bytes(bytes);
+      const auto average = [](const char* name, auto& values, bool leaves_out_joined) {
+        return TensorCall{.name = name,
+                          .reduction = Reduction::kAverage,
+                          .dtype = sizeof(values[0]) == 1 ? DType::kUInt8 : DType::kFloat32,
+                          .shape = {3},
+                          .leaves_out_joined = leaves_out_joined,
+                          .in = values.data(),
+                          .out = values.data()};
+      };
+      TensorCall minimum = sum("least", least);
       minimum.reduction = Reduction::kMin;
-      auto both = coordinator.submit({average, minimum});
-      ASSERT_TRUE(both);
-      for (Submission& each : *both) ASSERT_TRUE(each.wait());
-      // The mean of 1, 2, 3, then of 2, 3, then of 3 alone.
-      if (step < 2) {
-        EXPECT_EQ(mean.front(), 2.0f);
-      } else {
-        EXPECT_EQ(mean.front(), step < 4 ? 2.5f : 3.0f);
-      }
+      auto all = coordinator.submit({average("mean", mean, false), average("active", active, true),
+                                     average("bytes", bytes, false),
+                                     average("active bytes", active_bytes, true), minimum});
+      ASSERT_TRUE(all);
+      for (Submission& each : *all) ASSERT_TRUE(each.wait());
+      EXPECT_EQ(mean.front(), step < 2 ? 2.0f : step < 4 ? 5.0f / 3.0f : 1.0f);
+      EXPECT_EQ(active.front(), step < 2 ? 2.0f : step < 4 ? 2.5f : 3.0f);
+      EXPECT_EQ(bytes.front(), step < 2 ? 201 : step < 4 ? 134 : 67);
+      EXPECT_EQ(active_bytes.front(), step < 4 ? 201 : 202);
       EXPECT_EQ(least.front(), step < 2 ? 10.0f : step < 4 ? 11.0f : 12.0f);
     }
     auto joined = coordinator.join();

@@ -6,6 +6,8 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <random>
 #include <string>
 
 #include "reduce/kernel_table.hpp"
@@ -289,6 +291,73 @@ TEST(DivideAndScale, MatchTheScalarReference) {
       divide(same.data(), same.data(), Count{count}, dtype, 3);
       EXPECT_EQ(same.content(), reference::divide(dtype, source, 3));
     }
+  }
+}
+
+// Goal: a float32 is scaled in float32, as NumPy and PyTorch do.
+// Method: a product that comes out one bit larger when it is computed in float64.
+TEST(DivideAndScale, ScalesFloatsInTheirOwnPrecision) {
+  const float value = 2.5F * 3.0F;
+  int different = 0;
+  for (int i = 1; i < 1000; ++i) {
+    const float factor = static_cast<float>(0.1 * i);
+    Data data = data_of<float>({value});
+    scale(data.data(), data.data(), Count{1}, DType::kFloat32, 0.1 * i);
+    EXPECT_EQ(data, data_of<float>({value * factor})) << i;
+    different += static_cast<float>(static_cast<double>(value) * (0.1 * i)) != value * factor;
+  }
+  EXPECT_GT(different, 0);
+}
+
+__extension__ using Exact = __int128;
+
+template <class T>
+void expect_exact_averages(DType dtype) {
+  using Limits = std::numeric_limits<T>;
+  std::mt19937_64 random(7);
+  for (const std::size_t ranks : {1, 2, 3, 4, 7, 100, 1000}) {
+    std::vector<Exact> exact(64);
+    std::vector<std::int64_t> sums(64 * wide_length(dtype)), wide(sums.size());
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      std::vector<T> values(64);
+      for (T& value : values) value = static_cast<T>(random());
+      values[0] = Limits::max(), values[1] = Limits::min(), values[2] = T(0) - T(1);
+      for (std::size_t i = 0; i < 64; ++i) exact[i] += values[i];
+      widen(reinterpret_cast<std::byte*>(wide.data()),
+            reinterpret_cast<const std::byte*>(values.data()), Count{64}, dtype, ranks, 1.0);
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        sums[i] = static_cast<std::int64_t>(static_cast<std::uint64_t>(sums[i]) +
+                                            static_cast<std::uint64_t>(wide[i]));
+      }
+    }
+    std::vector<T> averages(64), halves(64);
+    const auto narrowed = [&](std::vector<T>& into, double factor) {
+      narrow(reinterpret_cast<std::byte*>(into.data()),
+             reinterpret_cast<const std::byte*>(sums.data()), Count{64}, dtype, ranks, factor);
+    };
+    narrowed(averages, 1.0);
+    narrowed(halves, 0.5);
+    for (std::size_t i = 0; i < 64; ++i) {
+      EXPECT_EQ(averages[i], static_cast<T>(exact[i] / static_cast<Exact>(ranks))) << ranks;
+      const double half = static_cast<double>(exact[i]) * (0.5 / static_cast<double>(ranks));
+      EXPECT_EQ(halves[i], static_cast<T>(half)) << ranks;
+    }
+  }
+}
+
+// Goal: the average of integers is that of the exact sum, rounded toward zero.
+// Method: 128-bit sums of random and of extreme values, for every integer dtype.
+TEST(WidenAndNarrow, AverageExactly) {
+  expect_exact_averages<std::int8_t>(DType::kInt8);
+  expect_exact_averages<std::int16_t>(DType::kInt16);
+  expect_exact_averages<std::int32_t>(DType::kInt32);
+  expect_exact_averages<std::int64_t>(DType::kInt64);
+  expect_exact_averages<std::uint8_t>(DType::kUInt8);
+  expect_exact_averages<std::uint16_t>(DType::kUInt16);
+  expect_exact_averages<std::uint32_t>(DType::kUInt32);
+  expect_exact_averages<std::uint64_t>(DType::kUInt64);
+  for (const DType dtype : {DType::kBool, DType::kFloat16, DType::kFloat64, DType::kComplex64}) {
+    EXPECT_EQ(wide_length(dtype), 0U) << name(dtype);
   }
 }
 

@@ -205,7 +205,7 @@ T integer_of(double value) {
 template <class T>
 T scaled(T value, double factor) {
   if constexpr (std::is_floating_point_v<T>) {
-    return canonical(static_cast<T>(static_cast<double>(value) * factor));
+    return canonical(static_cast<T>(value * static_cast<T>(factor)));
   } else {
     return integer_of<T>(static_cast<double>(value) * factor);
   }
