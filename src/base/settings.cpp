@@ -56,6 +56,9 @@ constexpr std::array kSettings = {
             "Listening socket that rank 0 inherits; set by `farandole run`."},
     Setting{"FARANDOLE_LAUNCHER_FD", Type::kInteger, "", 0, 1e6,
             "Pipe that closes when the launcher dies; set by `farandole run`."},
+    Setting{"FARANDOLE_LAUNCHER", Type::kText, "", 0, 0,
+            "Mark by which what ranks have started is found when they end; set by `farandole "
+            "run`."},
     Setting{"FARANDOLE_CYCLE_TIME", Type::kSeconds, "0.001", 0, 10,
             "Seconds that requests wait for others to travel with."},
     Setting{"FARANDOLE_FUSION_THRESHOLD", Type::kBytes, "128MiB", 0, 1e12,

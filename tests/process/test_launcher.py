@@ -77,6 +77,13 @@ def process_state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
+def not_running(pid: int) -> bool:
+    try:
+        return process_state(pid) in "ZX"
+    except FileNotFoundError:
+        return True
+
+
 def environments(job: Job) -> list[dict[str, str]]:
     assert job.finish() == 0, job.stderr
     rows = [json.loads(line)["env"] for line in job.stdout.splitlines()]
@@ -504,6 +511,57 @@ def test_what_a_rank_leaves_running_is_ended(start: Start) -> None:
     assert job.processes() == []
 
 
+# A shell that no signal of the session reaches, that says its pid, and waits.
+DAEMON = "setsid bash -c 'echo $$ && {trap} exec sleep 1000' </dev/null 2>/dev/null &"
+
+
+# Goal: a daemon of a rank ends with the job: one that left the session, one that knows nothing of
+# it either, and one that does not mind SIGTERM.
+@pytest.mark.parametrize("before", ["", "env -i ", "nohup "])
+@pytest.mark.parametrize("trap", ["", "trap '' TERM;".replace("'", '"')], ids=["", "stubborn"])
+def test_daemons_are_ended(start: Start, before: str, trap: str) -> None:
+    job = start("-n", "1", "bash", "-c", f"({before}{DAEMON.format(trap=trap)}); read word")
+    daemon = int(job.line())
+    assert process_state(daemon) in "RSD"
+    assert job.finish(stdin="end\n") == 0
+    assert not_running(daemon)
+    assert job.processes() == []
+
+
+# Goal: it is asked before it is killed. Method: it says so to a file.
+def test_daemons_may_say_goodbye(start: Start, tmp_path: Path) -> None:
+    witness = tmp_path / "witness"
+    trap = f'trap "echo bye >{witness}; exit" TERM; echo up;'
+    daemon = f"(setsid bash -c '{trap} while sleep 0.05; do :; done' </dev/null &)"
+    job = start("-n", "1", "bash", "-c", f"{daemon}; read word")
+    assert job.line() == "up"
+    assert job.finish(stdin="end\n") == 0
+    assert witness.read_text() == "bye\n"
+
+
+# Goal: orphans that end while the job runs leave no zombies to the launcher.
+def test_orphans_are_reaped(start: Start) -> None:
+    job = start("-n", "1", "bash", "-c", "(true & echo $! $PPID); read word")
+    orphan, launcher = map(int, job.line().split())
+    end = time.monotonic() + DEADLINE_SECONDS
+    while str(orphan) in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+        assert time.monotonic() < end, "the orphan is still a zombie"
+    assert job.finish(stdin="end\n") == 0
+
+
+# Goal: SIGTERM ends a job whose ranks do not mind it, after the grace.
+def test_sigterm_escalates(start: Start, write: Write) -> None:
+    source = (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nkeep = meet()\nselect.select([], [], [])"
+    )
+    job = start("-n", "2", "--grace", "0.3", write(MEET + source))
+    assert job.line() == "ready"
+    job.process.send_signal(signal.SIGTERM)
+    assert job.finish() == 128 + signal.SIGKILL
+    assert re.search(r"sending SIGKILL to rank 0 \(pid \d+\), rank 1", job.stderr)
+    assert job.processes() == []
+
+
 @pytest.mark.parametrize("wrap", [False, True], ids=["plain", "prefixed"])
 def test_ranks_die_with_a_killed_launcher(start: Start, write: Write, wrap: bool) -> None:
     source = "keep = meet()\nwhile True:\n    signal.pause()"
@@ -516,7 +574,8 @@ def test_ranks_die_with_a_killed_launcher(start: Start, write: Write, wrap: bool
 
 def test_all_that_ranks_started_dies_with_a_killed_launcher(start: Start) -> None:
     # Nothing here knows of us: the shells die with the launcher, what they started is orphaned.
-    job = start("-n", "2", "bash", "-c", "(trap '' TERM HUP; sleep 1000) & echo up; sleep 1000; :")
+    orphan = "(trap '' TERM HUP; sleep 1000) & (setsid sleep 1000 &) ; (setsid bash -c"
+    job = start("-n", "2", "bash", "-c", f"{orphan} 'sleep 1000; :' &) ; echo up; sleep 1000; :")
     assert [job.line(), job.line()] == ["up", "up"]
     job.process.kill()
     assert job.wait_until_gone(10) == []

@@ -283,7 +283,7 @@ def test_reader_that_goes_ends_the_writers(run: Start) -> None:
 # polite signals. Method: bash and its children know nothing of us.
 @pytest.mark.parametrize("hosts", ["127.0.0.2:2,127.0.0.3:2", "localhost:2,127.0.0.2:2"])
 def test_nothing_outlives_a_killed_launcher(run: Start, hosts: str) -> None:
-    script = "(trap '' TERM HUP; sleep 1000) & echo up; sleep 1000; :"
+    script = "(trap '' TERM HUP; sleep 1000) & (setsid sleep 1000 &) ; echo up; sleep 1000; :"
     job = run("-n", "4", "-H", hosts, "bash", "-c", script)
     assert [job.line() for _ in range(4)] == ["up"] * 4
     assert len(job.processes()) > 12

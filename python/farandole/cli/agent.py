@@ -114,7 +114,7 @@ def agent() -> None:
         job=local_job,
         when_failed=lambda status, killed: connection.send("failed", status=status, killed=killed),
     )
-    with forward_signals(launcher):
+    with forward_signals(launcher, launcher.reap):
         try:
             with launcher, _obedience(connection, launcher):
                 launcher.wait()

@@ -10,6 +10,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from farandole.cli.processes import MARK_NAME
+
 _LOOPBACK = "127.0.0.1"
 
 
@@ -30,6 +32,7 @@ class LocalJob:
 
     listener       Bound and listening before any rank starts, so no port can be lost to a race;
                    rank 0 inherits it. None where rank 0 runs elsewhere.
+    mark           In the environment of these ranks, and of no others.
     launcher_read  Read end of a pipe of which only this process holds the write end: every rank
                    inherits it and sees it close when this process is gone.
     """
@@ -38,6 +41,7 @@ class LocalJob:
         self.ranks = ranks
         self._meeting = meeting
         self._listener = listener
+        self.mark = secrets.token_hex(8)
         self.launcher_read, self._launcher_write = os.pipe()
 
     @classmethod
@@ -69,6 +73,7 @@ class LocalJob:
             "FARANDOLE_SECRET": meeting.secret,
             "FARANDOLE_RENDEZVOUS": f"{address}:{meeting.port}",
             "FARANDOLE_LAUNCHER_FD": str(self.launcher_read),
+            MARK_NAME: self.mark,
             "MASTER_ADDR": meeting.address,
             "MASTER_PORT": str(meeting.torch_port),
         }

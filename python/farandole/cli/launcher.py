@@ -27,8 +27,10 @@ from farandole.cli.processes import (
     ENDING_SIGNALS,
     FORWARDED_SIGNALS,
     Guard,
+    belongings,
     die_with_parent,
-    end_session,
+    end_all,
+    reap_orphans,
     signal_group_quietly,
 )
 
@@ -98,8 +100,8 @@ class Launcher:
 
     Each rank leads a process group of its own, so that a signal reaches everything a rank has
     started. When a rank fails, the others have `grace_seconds` to say what they saw and to end,
-    then they get SIGTERM, then SIGKILL. In the end nothing else is left in this process's session,
-    which it has to lead for that reason.
+    then they get SIGTERM, then SIGKILL. In the end nothing that the ranks started is left, in this
+    process's session, which it has to lead for that reason, or out of it.
 
     Threads   All calls from one thread, which must live until the ranks have ended: the kernel
               kills them with the thread that started them. signal() also from a signal handler.
@@ -154,7 +156,7 @@ class Launcher:
         if os.getsid(0) != os.getpid():
             raise RuntimeError("this process leads no session, and others' would be ended")
         self._job = self._part or LocalJob.alone(self._options.rank_count)
-        self._guard = Guard()
+        self._guard = Guard(self._job.mark)
         try:
             for rank in self._job.ranks:
                 # One that came between fork and exec would be noted in the child and forgotten.
@@ -237,12 +239,21 @@ class Launcher:
         return self._status.value
 
     def signal(self, signum: int) -> None:
-        """Forwards a signal to every rank and to all that it started; a second SIGINT kills."""
+        """Forwards a signal to every rank and to all that it started; a second SIGINT kills, and
+        so does the end of the grace after SIGTERM."""
         if signum == signal.SIGINT:
             if self._interrupted:
                 signum = signal.SIGKILL
             self._interrupted = True
+        if signum == signal.SIGTERM and len(self._escalation) != 1:
+            self._escalation = [signal.SIGKILL]
+            self._next_step_at = time.monotonic() + self._options.grace_seconds
         self._signal_ranks(signum)
+
+    def reap(self) -> None:
+        """Forgets orphans of the ranks that have ended. Also from a handler of SIGCHLD."""
+        if self._started:
+            reap_orphans(but=[*self.pids, self._guard.pid])
 
     def kill(self) -> None:
         self._signal_ranks(signal.SIGKILL)
@@ -339,7 +350,12 @@ class Launcher:
     # The end
 
     def _finish(self) -> None:
-        left = end_session(os.getsid(0), _LEFTOVER_PATIENCE_SECONDS)
+        killing = signal.SIGKILL in self._sent
+        left = end_all(
+            lambda: belongings(os.getsid(0), self._job.mark, os.getpid(), but=self._guard.pid),
+            _LEFTOVER_PATIENCE_SECONDS,
+            0 if killing else _KILL_AFTER_SECONDS,
+        )
         if left:
             self._report(f"could not end these processes: {', '.join(map(str, left))}")
         for rank in self._ranks.values():
@@ -421,7 +437,7 @@ def refuse_to_start_after(signums: Sequence[int]) -> None:
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[set[int | signal.Signals]]:
     """Yields the mask from before."""
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*FORWARDED_SIGNALS, signal.SIGCHLD))
     try:
         yield mask
     finally:
@@ -434,8 +450,11 @@ class TakesSignals(Protocol):
 
 
 @contextlib.contextmanager
-def forward_signals(launcher: TakesSignals) -> Iterator[None]:
-    """While it lasts, FORWARDED_SIGNALS go to the ranks. Main thread only."""
+def forward_signals(
+    launcher: TakesSignals, reap: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """While it lasts, FORWARDED_SIGNALS go to the ranks, and `reap` is called when a child has
+    ended. Main thread only."""
 
     def forward(signum: int, frame: FrameType | None) -> None:
         launcher.signal(signum)
@@ -446,10 +465,11 @@ def forward_signals(launcher: TakesSignals) -> Iterator[None]:
     waker.setblocking(False)
     launcher.wake_on(woken)
     wakeup_before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
-    before = {signum: signal.getsignal(signum) for signum in FORWARDED_SIGNALS}
-    for signum, handler in before.items():
-        if handler != signal.SIG_IGN:  # nohup: the ranks ignore it as well
+    before = {s: signal.getsignal(s) for s in (*FORWARDED_SIGNALS, signal.SIGCHLD)}
+    for signum in FORWARDED_SIGNALS:
+        if before[signum] != signal.SIG_IGN:  # nohup: the ranks ignore it as well
             signal.signal(signum, forward)
+    signal.signal(signal.SIGCHLD, lambda signum, frame: reap())
     try:
         yield
     finally:

@@ -16,6 +16,8 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -24,10 +26,15 @@ from types import FrameType
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _WARNING_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 FORWARDED_SIGNALS = (*ENDING_SIGNALS, *_WARNING_SIGNALS, signal.SIGTSTP, signal.SIGCONT)
-# Ranks that use the library end by themselves within two seconds of their launcher.
-_GUARD_PATIENCE_SECONDS = 3.0
+# In the environment of ranks, and so of all that they start.
+MARK_NAME = "FARANDOLE_LAUNCHER"
+# Ranks that use the library end by themselves within two seconds of their launcher; by then the
+# others have been told to.
+_GUARD_PATIENCE_SECONDS = 1.0
+_GUARD_TERMINATE_SECONDS = 2.0
 _DONE = b"done"
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _prctl = ctypes.CDLL(None).prctl  # looked up before any fork
 
 
@@ -45,7 +52,8 @@ def lead_session() -> None:
     """Goes on in a child that leads a session, which has no terminal; the caller waits for it,
     passes signals on, dies with it and takes it along when it dies.
 
-    What the ranks start is found by the session, and the terminal's Ctrl-C comes once, through
+    What the ranks start is found by the session, or below this child, which adopts what is
+    orphaned (belongings()), and the terminal's Ctrl-C comes once, through
     the caller. One session for all ranks, because Linux schedules each one as a group (autogroup,
     sched(7)): sched_yield(), by which ranks that share a core wait for each other, has no effect
     across them (docs/design/0011-small-costs.md has what it costs).
@@ -61,6 +69,7 @@ def lead_session() -> None:
     if child == 0:
         os.setsid()
         die_with_parent(parent_pid)
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return
 
@@ -79,9 +88,16 @@ def lead_session() -> None:
     os._exit(end.si_status if end.si_code == os.CLD_EXITED else 128 + end.si_status)
 
 
-def session_members(session: int) -> list[int]:
-    """Pids of the living processes in it, this one aside; zombies do not count."""
-    members = []
+@dataclass(frozen=True)
+class _Process:
+    pid: int
+    parent: int
+    session: int
+
+
+def living_processes() -> list[_Process]:
+    """All of this machine, this one aside; zombies do not count."""
+    found = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
@@ -89,29 +105,73 @@ def session_members(session: int) -> list[int]:
             stat = (folder / "stat").read_text()
         except OSError:
             continue  # gone meanwhile
-        state, _, _, its_session = stat[stat.rindex(")") + 2 :].split(" ")[:4]
-        if int(its_session) == session and state not in "ZX":
-            members.append(int(folder.name))
-    return members
+        state, parent, _, session = stat[stat.rindex(")") + 2 :].split(" ")[:4]
+        if state not in "ZX":
+            found.append(_Process(int(folder.name), int(parent), int(session)))
+    return found
 
 
-def end_session(session: int, patience_seconds: float) -> list[int]:
-    """Leaves no process in the session but this one: waits a little for each to go by itself,
-    then kills.
+def belongings(session: int, mark: str, ancestor: int, but: int = 0) -> list[int]:
+    """Pids of what belongs to a job: in its session, with its mark in the environment, or below a
+    process that is one of these or `ancestor`. `but` one and what is below that.
+
+    A daemon leaves the session, and its parents end; a process that also has another environment
+    is found only below its launcher, which adopts orphans.
+    """
+    processes = [process for process in living_processes() if process.pid != but]
+    ours = {
+        process.pid
+        for process in processes
+        if process.session == session or _has_mark(process.pid, mark)
+    }
+    family = ours | {ancestor}
+    while more := {p.pid for p in processes if p.parent in family} - family:
+        family |= more
+    return sorted(family - {ancestor})
+
+
+def _has_mark(pid: int, mark: str) -> bool:
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False  # somebody else's, or gone
+    return f"{MARK_NAME}={mark}".encode() in environment.split(b"\0")
+
+
+def end_all(
+    find: Callable[[], list[int]], patience_seconds: float, terminate_seconds: float
+) -> list[int]:
+    """Leaves nothing of what `find` returns: waits a little for each to go by itself, then sends
+    SIGTERM, after some seconds more SIGKILL.
 
     Python's multiprocessing keeps a helper that cleans up once its parent is gone; the patience
     is for such. Returns the pids that even SIGKILL did not end within two seconds.
     """
-    kill_at = time.monotonic() + patience_seconds
-    while members := session_members(session):
+    terminate_at = time.monotonic() + patience_seconds
+    kill_at = terminate_at + terminate_seconds
+    told: set[int] = set()
+    while pids := find():
         now = time.monotonic()
         if now > kill_at + 2:
-            return members
-        if now > kill_at:
-            for pid in members:
+            return pids
+        for pid in pids:
+            if now > kill_at:
                 signal_quietly(pid, signal.SIGKILL)
+            elif now > terminate_at and pid not in told:
+                signal_quietly(pid, signal.SIGTERM)
+                told.add(pid)
         time.sleep(0.01)
     return []
+
+
+def reap_orphans(but: Collection[int]) -> None:
+    """Forgets children that have ended, `but` those: orphans that this process has adopted."""
+    for children in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for pid in map(int, children.read_text().split()):
+                if pid not in but:
+                    with contextlib.suppress(ChildProcessError):
+                        os.waitpid(pid, os.WNOHANG)
 
 
 def signal_quietly(pid: int, signum: int) -> None:
@@ -127,18 +187,26 @@ def signal_group_quietly(group: int, signum: int) -> None:
 
 
 class Guard:
-    """A process that outlives this one, if this one is killed, to end the rest of its session."""
+    """A process that outlives this one, if this one is killed, to end the rest of its session and
+    all that has the `mark`."""
 
-    def __init__(self) -> None:
+    def __init__(self, mark: str) -> None:
         self._words, theirs = socket.socketpair()
+        # A launcher may be below another one's rank, whose guard must not end this one's.
+        environment = {name: value for name, value in os.environ.items() if name != MARK_NAME}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-S", "-E", __file__, str(os.getsid(0))],
+                [sys.executable, "-S", "-E", __file__, str(os.getsid(0)), mark],
+                env=environment,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def dismiss(self) -> None:
         """Nothing is left to guard. Idempotent."""
@@ -156,12 +224,16 @@ def ignore_warnings(action: signal.Handlers = signal.SIG_IGN) -> None:
         signal.signal(signum, action)
 
 
-def _guard(session: int) -> None:
+def _guard(session: int, mark: str) -> None:
     ignore_warnings()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes when the launcher goes, and last
     if sys.stdin.buffer.read() != _DONE:  # until the launcher dismisses us, or dies
-        end_session(session, _GUARD_PATIENCE_SECONDS)
+        end_all(
+            lambda: belongings(session, mark, ancestor=os.getpid()),
+            _GUARD_PATIENCE_SECONDS,
+            _GUARD_TERMINATE_SECONDS,
+        )
 
 
 if __name__ == "__main__":
-    _guard(int(sys.argv[1]))
+    _guard(int(sys.argv[1]), sys.argv[2])

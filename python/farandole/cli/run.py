@@ -54,7 +54,9 @@ def run(
     ] = None,
     grace: Annotated[
         float,
-        typer.Option(min=0.0, help="Seconds the other ranks have to end after one failed."),
+        typer.Option(
+            min=0.0, help="Seconds that ranks have to end after one failed, or after SIGTERM."
+        ),
     ] = 5.0,
     bind: Annotated[
         bool, typer.Option("--bind/--no-bind", help="Give each rank its own share of the cores.")
@@ -172,7 +174,10 @@ def run(
     unless you set it; with -p, --output-dir or other hosts also PYTHONUNBUFFERED. Only rank 0
     reads the standard input; in a job with other hosts no rank does.
 
-    When a rank fails, the others have --grace seconds to end, then get SIGTERM, then SIGKILL.
+    When a rank fails, the others have --grace seconds to end, then get SIGTERM, then SIGKILL; so
+    long they also have to end after a SIGTERM to this command. What ranks have started and left
+    running is ended after them.
+
     The exit status is 0 if all ranks return 0, else that of the first one that was killed (128 +
     n for signal n), or, if none was, that failed. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
     SIGUSR2, SIGXCPU, SIGTSTP and SIGCONT go to every rank; a second Ctrl-C kills.
@@ -263,9 +268,11 @@ def launch(options: LaunchOptions, remote: RemoteLauncher | None = None) -> int:
     try:
         if remote is None:
             lead_session()
-        launcher = remote or Launcher(options)
-        with forward_signals(launcher), launcher:
-            return launcher.wait()
+            launcher = Launcher(options)
+            with forward_signals(launcher, launcher.reap), launcher:
+                return launcher.wait()
+        with forward_signals(remote), remote:
+            return remote.wait()
     except LaunchError as error:
         return _refuse(str(error), error.status)
     except OSError as error:
