@@ -6,6 +6,9 @@
 def main() -> None:
     import sys
 
+    from farandole.cli.processes import open_standard_streams
+
+    open_standard_streams()
     from farandole.cli.app import app
     from farandole.errors import FarandoleError, InvalidArgumentError
 

@@ -22,7 +22,13 @@ from types import FrameType, TracebackType
 from typing import Protocol
 
 from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
-from farandole.cli.output import PIPE_READS_MAX, PrefixedStream, RankStream
+from farandole.cli.output import (
+    PIPE_READS_MAX,
+    MarkedOutput,
+    MarkedStream,
+    OutputFolder,
+    RankStream,
+)
 from farandole.cli.processes import (
     ENDING_SIGNALS,
     FORWARDED_SIGNALS,
@@ -39,6 +45,8 @@ _LEFTOVER_PATIENCE_SECONDS = 0.5
 TIMED_OUT_STATUS = 124  # as of timeout(1)
 NOT_FOUND_STATUS = 127  # as of a shell
 NOT_EXECUTABLE_STATUS = 126
+OUTPUT_LOST_STATUS = 74  # EX_IOERR of sysexits.h
+READER_GONE_STATUS = 128 + signal.SIGPIPE
 
 
 class LaunchError(Exception):
@@ -57,17 +65,15 @@ class Output(enum.Enum):
     """Where the ranks' output goes when it does not go to files."""
 
     INHERIT = enum.auto()  # straight to the launcher's own stdout and stderr
-    PREFIX = enum.auto()  # there too, in whole lines marked "[rank] "
+    PREFIX = enum.auto()  # there too, in lines marked "[rank] "
 
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """`output` may be a folder, which gets rank-0.out, rank-0.err and so on."""
-
     command: Sequence[str]
     rank_count: int  # of the whole job
     environment: Mapping[str, str] = field(default_factory=dict)  # on top of the launcher's own
-    output: Output | Path | StreamMaker = Output.INHERIT
+    output: Output | OutputFolder | StreamMaker = Output.INHERIT
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
     bind: bool = False
@@ -86,7 +92,8 @@ class _Rank:
 
 
 def report_to_stderr(message: str) -> None:
-    print(f"farandole: {message}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody reads it, or there is no room
+        print(f"farandole: {message}", file=sys.stderr, flush=True)
 
 
 class Launcher:
@@ -118,7 +125,10 @@ class Launcher:
     ) -> None:
         """`when_failed` hears what `JobStatus.take` takes and what changes the status, at once."""
         self._options = options
-        self._report = report
+        self._reports = Reports(report)
+        self._report = self._reports.say
+        self._output = MarkedOutput(self._reports.output_failed(self._reader_gone))
+        self._reports.before_each = self._output.break_lines
         self._part = job
         self._when_failed = when_failed
         self._ranks: dict[int, _Rank] = {}
@@ -206,7 +216,9 @@ class Launcher:
         self._ranks[rank] = started
         self._running.add(rank)
         self._call_when_readable(started.pidfd, lambda: self._rank_ended(started))
-        make_stream = options.output if callable(options.output) else PrefixedStream
+        make_stream = (
+            options.output if callable(options.output) else partial(MarkedStream, self._output)
+        )
         for pipe, target in ((process.stdout, 1), (process.stderr, 2)):
             if pipe is not None:
                 with pipe:
@@ -218,13 +230,12 @@ class Launcher:
         output = self._options.output
         if output is Output.INHERIT:
             return None, None
-        if not isinstance(output, Path):
+        if not isinstance(output, OutputFolder):
             return subprocess.PIPE, subprocess.PIPE
-        output.mkdir(parents=True, exist_ok=True)
-        return tuple(
-            files.enter_context((output / f"rank-{rank}.{kind}").open("wb")).fileno()
-            for kind in ("out", "err")
-        )
+        fds = [output.open(rank, stream, self._options.rank_count) for stream in (1, 2)]
+        for fd in fds:
+            files.callback(os.close, fd)
+        return tuple(fds)
 
     # While the ranks run
 
@@ -234,9 +245,10 @@ class Launcher:
         while self._running:
             for key, _ in self._selector.select(self._seconds_to_next_step()):
                 key.data()
+            self._output.show_unfinished()
             self._take_step()
         self._finish()
-        return self._status.value
+        return self._reports.status_with_output(self._status.value)
 
     def signal(self, signum: int) -> None:
         """Forwards a signal to every rank and to all that it started; a second SIGINT kills, and
@@ -323,13 +335,20 @@ class Launcher:
         if self._next_step_at is None and not self._escalation:
             self._escalate_after(self._options.grace_seconds)
 
+    def _reader_gone(self) -> None:
+        self._status.take(READER_GONE_STATUS, killed=True)
+        self._escalate_after(0)
+
     def _escalate_after(self, delay_seconds: float) -> None:
         self._escalation = [signal.SIGKILL, signal.SIGTERM]
         self._next_step_at = time.monotonic() + delay_seconds
 
     def _seconds_to_next_step(self) -> float | None:
         times = [t for t in (self._next_step_at, self._timeout_at) if t is not None]
-        return max(0.0, min(times) - time.monotonic()) if times else None
+        seconds = [max(0.0, t - time.monotonic()) for t in times]
+        if (show := self._output.seconds_to_show()) is not None:
+            seconds.append(show)
+        return min(seconds, default=None)
 
     def _take_step(self) -> None:
         now = time.monotonic()
@@ -381,6 +400,47 @@ class Launcher:
         self._job.close()
         self._guard.dismiss()
         self._selector.close()
+
+
+class Reports:
+    """What the user hears from a launcher, and whether the ranks' output has reached anybody."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self.before_each: Callable[[], None] = lambda: None
+        self._report = report
+        self._reader_gone = False
+        self._lost = False
+
+    @property
+    def reader_gone(self) -> bool:
+        """Nobody reads the ranks' output: the job ends, and quietly, as others do at SIGPIPE."""
+        return self._reader_gone
+
+    def say(self, message: str) -> None:
+        if not self._reader_gone:
+            self.before_each()
+            self._report(message)
+
+    def output_failed(self, when_reader_gone: Callable[[], None]) -> Callable[[OSError], None]:
+        """What to do about a failed write. A full disk does not end a job, whose results matter
+        more than its output; it is said once, and its status is not 0."""
+
+        def failed(error: OSError) -> None:
+            if isinstance(error, BrokenPipeError):
+                if not self._reader_gone:
+                    self._reader_gone = True
+                    when_reader_gone()
+            elif not self._lost:
+                self._lost = True
+                self.say(
+                    f"cannot write what the ranks print: {error.strerror}; the job goes on, output "
+                    f"is lost, and the exit status will not be 0"
+                )
+
+        return failed
+
+    def status_with_output(self, status: int) -> int:
+        return OUTPUT_LOST_STATUS if status == 0 and self._lost else status
 
 
 @dataclass

@@ -48,6 +48,16 @@ def die_with_parent(parent_pid: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def open_standard_streams() -> None:
+    """What the caller has closed (`>&-`) is /dev/null from here on. Else the next file or socket
+    would get that number, and what is printed."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if not Path(f"/proc/self/fd/{fd}").exists():
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, this one
+            os.set_inheritable(fd, True)
+            setattr(sys, name, os.fdopen(fd, "w" if fd else "r", closefd=False))
+
+
 def lead_session() -> None:
     """Goes on in a child that leads a session, which has no terminal; the caller waits for it,
     passes signals on, dies with it and takes it along when it dies.

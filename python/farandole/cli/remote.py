@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import queue
 import selectors
@@ -23,16 +22,18 @@ from farandole.cli.agent import PING_SECONDS, frame
 from farandole.cli.hosts import Host, Placement
 from farandole.cli.job import new_job_id, new_secret
 from farandole.cli.launcher import (
+    READER_GONE_STATUS,
     TIMED_OUT_STATUS,
     JobStatus,
     LaunchError,
     LaunchOptions,
     Output,
+    Reports,
     drop_bytes,
     refuse_to_start_after,
     report_to_stderr,
 )
-from farandole.cli.output import prefix, wants_colour, write_all
+from farandole.cli.output import MarkedOutput, OutputFolder, write_all
 from farandole.cli.ssh import (
     CANNOT_CONNECT_STATUS,
     COMPLAINT_BYTES_MAX,
@@ -40,8 +41,6 @@ from farandole.cli.ssh import (
     Agent,
     Ssh,
 )
-
-_LINE_BYTES_MAX = 1 << 20
 
 # What ranks on other hosts get of this process's environment, besides what --env gives them.
 TRAVELLING_NAMES = ("PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX")
@@ -82,13 +81,14 @@ class RemoteLauncher:
         self._ssh = ssh
         self._start_timeout_seconds = start_timeout_seconds
         self._verbose = verbose
-        self._report = report
+        self._reports = Reports(report)
+        self._report = self._reports.say
         self._agents: list[Agent] = []
-        self._output = _RankOutput(options)
+        self._output = _RankOutput(options, self._reports.output_failed(self._reader_gone))
+        self._reports.before_each = self._output.marked.break_lines
         self._selector = selectors.DefaultSelector()
         self._outbox = _Outbox()
         self._running = False
-        self._reader_gone = False
         self._interrupts = 0
         self._early_signals: list[int] = []
         self._timeout_at: float | None = None
@@ -193,9 +193,13 @@ class RemoteLauncher:
         """Until every rank on every host has ended; returns the exit status, as Launcher.wait()."""
         while any(agent.unfinished for agent in self._agents):
             times = [t for t in (self._timeout_at, self._give_up_at) if t is not None]
-            self._turn(max(0.0, min(times) - time.monotonic()) if times else None)
+            seconds = [max(0.0, t - time.monotonic()) for t in times]
+            if (show := self._output.marked.seconds_to_show()) is not None:
+                seconds.append(show)
+            self._turn(min(seconds, default=None))
+            self._output.marked.show_unfinished()
             self._take_step()
-        return self._status.value
+        return self._reports.status_with_output(self._status.value)
 
     def signal(self, signum: int) -> None:
         """Forwards a signal to every rank; a second SIGINT kills them."""
@@ -247,6 +251,9 @@ class RemoteLauncher:
         if self._verbose:
             self._report(message)
 
+    def _reader_gone(self) -> None:
+        self._failed(READER_GONE_STATUS, after_seconds=0, killed=True)
+
     # What agents say
 
     def _hear(self, agent: Agent) -> None:
@@ -277,12 +284,8 @@ class RemoteLauncher:
             self._report(message)
             agent.unfinished = False
             self._failed(fields["status"], self._options.grace_seconds, agent)
-        elif kind == "output" and not self._reader_gone:
-            try:
-                self._output.write(fields["rank"], fields["stream"], content)
-            except BrokenPipeError:  # so the writers shall go
-                self._reader_gone = True
-                self._failed(128 + signal.SIGPIPE, after_seconds=0)
+        elif kind == "output" and not self._reports.reader_gone:
+            self._output.write(fields["rank"], fields["stream"], content)
         elif kind == "report":
             self._report(f"{agent.title}: {fields['message']}")
         elif kind == "failed":
@@ -371,42 +374,32 @@ class _Outbox:
 class _RankOutput:
     """Where ranks' output arrives: our own, with or without marks, or files."""
 
-    def __init__(self, options: LaunchOptions) -> None:
+    def __init__(self, options: LaunchOptions, failed: Callable[[OSError], None]) -> None:
         self._options = options
-        self._pending: dict[tuple[int, int], bytes] = {}
+        self._failed = failed
+        self.marked = MarkedOutput(failed)
         self._files: dict[tuple[int, int], int] = {}
 
     def open(self) -> None:
         folder = self._options.output
-        if not isinstance(folder, Path):
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        for rank in range(self._options.rank_count):
-            for stream, kind in ((1, "out"), (2, "err")):
-                self._files[rank, stream] = os.open(folder / f"rank-{rank}.{kind}", flags, 0o666)
+        if isinstance(folder, OutputFolder):
+            count = self._options.rank_count
+            for rank in range(count):
+                for stream in (1, 2):
+                    self._files[rank, stream] = folder.open(rank, stream, count)
 
     def write(self, rank: int, stream: int, data: bytes) -> None:
         if self._options.output is Output.PREFIX:
-            self._write_lines(rank, stream, data)
-        else:
+            self.marked.write(rank, stream, data)
+            return
+        try:
             write_all(self._files.get((rank, stream), stream), data)
-
-    def _write_lines(self, rank: int, stream: int, data: bytes) -> None:
-        lines = (self._pending.pop((rank, stream), b"") + data).split(b"\n")
-        rest = lines.pop()
-        if len(rest) > _LINE_BYTES_MAX:
-            lines.append(rest)
-        elif rest:
-            self._pending[rank, stream] = rest
-        mark = prefix(rank, colour=wants_colour(stream))
-        write_all(stream, b"".join(mark + line + b"\n" for line in lines))
+        except OSError as error:
+            self._failed(error)
 
     def close(self) -> None:
         """Passes on unfinished lines. Idempotent."""
-        with contextlib.suppress(BrokenPipeError):
-            for rank, stream in list(self._pending):
-                self._write_lines(rank, stream, b"\n")
+        self.marked.close()
         for fd in self._files.values():
             os.close(fd)
         self._files.clear()

@@ -21,8 +21,10 @@ from farandole.cli.launcher import (
     LaunchOptions,
     Output,
     forward_signals,
+    report_to_stderr,
     resolve_command,
 )
+from farandole.cli.output import OutputFolder
 from farandole.cli.processes import lead_session
 from farandole.cli.remote import RemoteLauncher
 from farandole.cli.ssh import Ssh
@@ -179,7 +181,8 @@ def run(
     running is ended after them.
 
     The exit status is 0 if all ranks return 0, else that of the first one that was killed (128 +
-    n for signal n), or, if none was, that failed. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+    n for signal n), or, if none was, that failed; 74 if all returned 0 and output that goes through
+    here, as with -p, could not be written. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
     SIGUSR2, SIGXCPU, SIGTSTP and SIGCONT go to every rank; a second Ctrl-C kills.
 
     With --hosts or --hostfile, ranks fill the hosts one after the other. This machine, by its
@@ -234,7 +237,9 @@ def run(
         command=command,
         rank_count=rank_count,
         environment=environment,
-        output=output_dir or (Output.PREFIX if prefix_output else Output.INHERIT),
+        output=OutputFolder(output_dir)
+        if output_dir
+        else (Output.PREFIX if prefix_output else Output.INHERIT),
         timeout_seconds=timeout,
         grace_seconds=grace,
         bind=bind,
@@ -345,5 +350,5 @@ def _translate_horovod(environment: dict[str, str], verbose: bool) -> None:
 
 
 def _refuse(message: str, status: int) -> int:
-    print(f"farandole: {message}", file=sys.stderr)
+    report_to_stderr(message)
     return status
