@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -121,6 +122,17 @@ const char* class_name(ErrorKind kind) {
   return "InternalError";
 }
 
+// By kind. Looked up once, since nothing can be imported any more while the interpreter ends.
+PyObject* error_classes[] = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+void find_error_classes() {
+  const nb::module_ errors = nb::module_::import_("farandole.errors");
+  for (std::size_t kind = 0; kind < std::size(error_classes); ++kind) {
+    const nb::object found = errors.attr(class_name(static_cast<ErrorKind>(kind)));
+    error_classes[kind] = found.inc_ref().ptr();  // for as long as the process lives
+  }
+}
+
 using Copy = std::tuple<std::uintptr_t, std::uintptr_t, std::size_t>;  // to, from, bytes
 
 void copy_all_to_memory(const std::vector<Copy>& copies) {
@@ -133,7 +145,7 @@ void copy_all_to_memory(const std::vector<Copy>& copies) {
 }  // namespace
 
 void raise(const Error& error) {
-  const nb::object type = nb::module_::import_("farandole.errors").attr(class_name(error.kind));
+  const nb::handle type(error_classes[static_cast<std::size_t>(error.kind)]);
   nb::object exception;
   if (error.kind == ErrorKind::kRankFailed) {
     const ProcessName culprit = error.culprit.value_or(ProcessName{});
@@ -152,6 +164,7 @@ NB_MODULE(_native, module) {
   using namespace farandole::bindings;
   // A script's arrays and gradients in library memory are often still alive when Python exits.
   nb::set_leak_warnings(false);
+  find_error_classes();
   module.attr("DTYPES") = names<farandole::DType>(farandole::kDTypeCount);
   module.attr("REDUCTIONS") = names<farandole::Reduction>(farandole::kReductionCount);
   module.attr("COLLECTIVES") = names<farandole::Collective>(farandole::kCollectiveCount);

@@ -134,8 +134,8 @@ class Coordinator {
   Statistics statistics() const;
 
  private:
-  explicit Coordinator(std::unique_ptr<CoordinatorState> state);
-  std::unique_ptr<CoordinatorState> state_;
+  explicit Coordinator(std::shared_ptr<CoordinatorState> state);
+  std::shared_ptr<CoordinatorState> state_;
 };
 
 }  // namespace farandole

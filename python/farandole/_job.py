@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import math
 import operator
+import os
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,6 +28,9 @@ _context: _native.Context | None = None
 _world: Communicator | None = None
 _machine: _native.Machine | None = None
 
+# Rank and process that joined the job, in a child that was forked from it; the child did not.
+_parent: tuple[int, int] | None = None
+
 # What shutdown() calls first, the last one added first: layers above end here what uses the
 # context. Each is called at most once per addition.
 before_shutdown: list[Callable[[], None]] = []
@@ -36,10 +40,14 @@ def init() -> None:
     """Joins the job that the environment describes: farandole run, torchrun, mpirun or srun; alone
     without any. Blocks until every rank has come. A second call does nothing.
 
+    A process that is forked from a rank is no rank: there everything but rank(), size() and their
+    like raises InvalidArgumentError, init() too, and its exit is no concern of the job's.
+
     Raises TimedOutError naming the ranks that are missing after FARANDOLE_START_TIMEOUT, and
     InvalidArgumentError naming an environment variable that makes no sense.
     """
     global _context, _world, _machine
+    _check_process()
     with _lock:
         if _context is None:
             context = _native.Context.from_environment()
@@ -71,6 +79,28 @@ def _leave() -> None:
 atexit.register(shutdown)
 
 
+def _forked() -> None:
+    """In a new child: its locks may be held by threads that it does not have."""
+    global _lock, _parent
+    _lock = threading.Lock()
+    before_shutdown.clear()
+    if _context is not None and _parent is None:
+        _parent = (_context.rank, os.getppid())
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def _check_process() -> None:
+    if _parent is not None:
+        rank, pid = _parent
+        raise InvalidArgumentError(
+            f"this process, {os.getpid()}, was forked from rank {rank}, process {pid}, which alone "
+            "belongs to the job; use Farandole there, or start processes that join a job "
+            "themselves by other means than fork (multiprocessing's 'spawn')."
+        )
+
+
 def is_initialized() -> bool:
     """True between init() and shutdown()."""
     return _context is not None
@@ -78,6 +108,11 @@ def is_initialized() -> bool:
 
 def context() -> _native.Context:
     """The native membership; raises InvalidArgumentError before init()."""
+    _check_process()
+    return _member()
+
+
+def _member() -> _native.Context:
     if _context is None:
         raise _not_initialized()
     return _context
@@ -102,32 +137,32 @@ def machine() -> _native.Machine | None:
 
 def rank() -> int:
     """This process's rank, 0 to size() - 1."""
-    return context().rank
+    return _member().rank
 
 
 def size() -> int:
     """Number of processes in the job."""
-    return context().size
+    return _member().size
 
 
 def local_rank() -> int:
     """Rank among the processes of this host."""
-    return context().local_rank
+    return _member().local_rank
 
 
 def local_size() -> int:
     """Number of processes on this host."""
-    return context().local_size
+    return _member().local_size
 
 
 def cross_rank() -> int:
     """Position of this host among the hosts."""
-    return context().cross_rank
+    return _member().cross_rank
 
 
 def cross_size() -> int:
     """Number of hosts."""
-    return context().cross_size
+    return _member().cross_size
 
 
 def statistics() -> dict[str, Any]:

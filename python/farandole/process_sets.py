@@ -10,6 +10,7 @@ is in several has a coordinator for each.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -127,6 +128,13 @@ class ProcessSet:
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
 
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.RLock()  # the old one may be held by a thread that the child does not have
+
+
+os.register_at_fork(after_in_child=_forked)
 
 global_process_set = ProcessSet([])
 global_process_set.ranks = None

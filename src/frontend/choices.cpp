@@ -193,6 +193,7 @@ Result<void> Context::set_machine(const Machine& machine) {
 
 Result<void> Communicator::set_algorithm(Collective collective, Bytes bytes,
                                          std::string_view algorithm) {
+  if (!state_->context->origin.here()) return closed_error(*state_, "set_algorithm");
   if (!algorithm.empty()) {
     const auto parsed = parse_spec(collective, algorithm, size(), 0);
     if (!parsed) return parsed.error();

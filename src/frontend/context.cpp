@@ -185,8 +185,9 @@ std::string farewell(ContextState& state) {
 Result<std::unique_ptr<Context>> Context::from_environment() {
   auto job = job_from_environment();
   if (!job) return job.error();
-  auto state = std::make_shared<ContextState>();
+  auto state = make_context_state();
   state->job = *std::move(job);
+  state->origin = Origin(state->job.rank.value());
   if (auto read = read_settings(*state); !read) return read.error();
   return join(std::move(state));
 }
@@ -277,6 +278,8 @@ std::vector<MemberInfo> Context::members() const {
 }
 
 Result<std::shared_ptr<std::byte>> Context::allocate(Bytes size) {
+  // The parent has its own idea of what is free in the memory that both map.
+  if (!state_->origin.here()) return state_->origin.error("allocate");
   return allocate_shared(state_->memory, size);
 }
 
@@ -311,6 +314,7 @@ Statistics Context::statistics() const {
 }
 
 void Context::shutdown() {
+  if (!state_->origin.here()) return;  // the job has not lost anybody
   const std::lock_guard lock(state_->shutdown_mutex);
   if (state_->closed.exchange(true)) return;
   state_->engine->stop();  // what it ends now, this rank has not done its part in
@@ -324,6 +328,7 @@ void Context::shutdown() {
 }
 
 std::string Context::dump() const {
+  if (!state_->origin.here()) return state_->origin.error("dump").message + "\n";
   return state_->engine->state();
 }
 

@@ -29,6 +29,10 @@ std::string cycle_call(std::uint32_t number) {
   return std::string(kCycleCall) + std::to_string(number);
 }
 
+std::shared_ptr<ContextState> make_context_state() {
+  return {new ContextState, DeleteAtOrigin<ContextState>()};
+}
+
 void ContextState::tell_all(std::string_view message) {
   if (session) {
     session->flood(message);
@@ -215,7 +219,7 @@ std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<Conte
 }
 
 void CommunicatorState::retire() {
-  if (freed.exchange(true)) return;
+  if (!context->origin.here() || freed.exchange(true)) return;
   context->engine->left(group->communicator);
   Farewell last_words = farewell();
   const std::scoped_lock lock(context->communicators_mutex, plans_mutex);
@@ -244,6 +248,7 @@ OperationTerms terms_of(const CommunicatorState& state, const std::string& name)
 }
 
 Error closed_error(const CommunicatorState& state, std::string_view caller) {
+  if (!state.context->origin.here()) return state.context->origin.error(caller);
   const bool closed = state.context->closed.load(std::memory_order_acquire);
   return Error{ErrorKind::kInvalidArgument,
                std::string(caller) + ": " +

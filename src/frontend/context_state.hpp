@@ -18,6 +18,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/origin.hpp"
 #include "bootstrap/job.hpp"
 #include "bootstrap/session.hpp"
 #include "coordinator/timeline.hpp"
@@ -79,6 +80,7 @@ struct ContextState {
   /// The session, which talks until it is destroyed, outlives the transports.
   ~ContextState() { relay.close(); }
 
+  Origin origin;
   Job job;
   Members members;
   Bytes memory_reserve;            // FARANDOLE_MEMORY
@@ -121,6 +123,9 @@ struct ContextState {
   std::function<void(const Departure&)> tell_threads;
   std::function<void(std::string_view)> flood;
 };
+
+/// One of this process, which a forked child neither uses nor takes apart.
+std::shared_ptr<ContextState> make_context_state();
 
 /// A verified schedule made ready for this rank, and how often it ran.
 struct Plan {
@@ -166,12 +171,13 @@ std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState
 std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<ContextState>& context,
                                                      std::shared_ptr<const Group> group);
 
-/// Whether neither the library was shut down nor the communicator freed.
+/// Whether neither the library was shut down nor the communicator freed, nor this process forked
+/// from the one that they belong to.
 inline bool is_open(const CommunicatorState& state) {
   return !state.context->closed.load(std::memory_order_acquire) &&
-         !state.freed.load(std::memory_order_acquire);
+         !state.freed.load(std::memory_order_acquire) && state.context->origin.here();
 }
-/// Which of the two it was; kInvalidArgument.
+/// Which of the three it was; kInvalidArgument.
 Error closed_error(const CommunicatorState& state, std::string_view caller);
 
 /// What an operation that is submitted now gets.

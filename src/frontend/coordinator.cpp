@@ -26,6 +26,7 @@ Result<std::chrono::nanoseconds> time_setting(std::string_view name) {
 }
 
 Result<bool> wait_until(SubmissionState& state, Deadline give_up) {
+  if (!state.finished() && !state.origin.here()) return state.origin.error("wait");
   if (!state.finished()) {
     const std::lock_guard lock(state.bell->mutex);
     const bool drained = state.drained != Clock::time_point{};
@@ -83,7 +84,10 @@ Result<bool> Submission::wait_for(std::chrono::milliseconds timeout) {
 }
 
 Result<bool> Submission::test() {
-  if (!state_->finished()) return false;
+  if (!state_->finished()) {
+    if (!state_->origin.here()) return state_->origin.error("test");
+    return false;
+  }
   if (!state_->outcome) return state_->outcome.error();
   return true;
 }
@@ -104,7 +108,7 @@ Rank Submission::last_joined() const {
   return state_->last_joined;
 }
 
-Coordinator::Coordinator(std::unique_ptr<CoordinatorState> state) : state_(std::move(state)) {}
+Coordinator::Coordinator(std::shared_ptr<CoordinatorState> state) : state_(std::move(state)) {}
 Coordinator::~Coordinator() = default;
 
 Result<std::unique_ptr<Coordinator>> Coordinator::create(Context& context,
@@ -126,8 +130,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(Context& context,
   auto data = communicator.group(everyone);
   if (!data) return data.error();
   const std::uint32_t number = (*control)->state_->group->communicator;
-  auto state =
-      std::make_unique<CoordinatorState>(context, process, **control, number, **data, options);
+  std::shared_ptr<CoordinatorState> state(
+      new CoordinatorState(context, process, **control, number, **data, options),
+      DeleteAtOrigin<CoordinatorState>());
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(state)));
 }
 
@@ -156,10 +161,9 @@ Result<void> Coordinator::configure(std::chrono::nanoseconds cycle_time, Bytes f
                  "argument 'size_shift' is " + std::to_string(size_shift) + ", allowed is -" +
                      std::to_string(kSizeShiftMax) + " to " + std::to_string(kSizeShiftMax) + "."};
   }
-  state_->configure({.cycle_time_ns = static_cast<std::uint64_t>(cycle_time.count()),
-                     .fusion_threshold_bytes = fusion_threshold.value(),
-                     .size_shift = size_shift});
-  return {};
+  return state_->configure({.cycle_time_ns = static_cast<std::uint64_t>(cycle_time.count()),
+                            .fusion_threshold_bytes = fusion_threshold.value(),
+                            .size_shift = size_shift});
 }
 
 CoordinatorOptions Coordinator::options() const {

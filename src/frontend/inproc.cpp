@@ -49,8 +49,9 @@ Members thread_members(int rank_count) {
 }
 
 Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool peer_memory) {
-  auto state = std::make_shared<ContextState>();
+  auto state = make_context_state();
   state->job.rank = Rank{rank};
+  state->origin = Origin(rank);
   state->job.size = rank_count;
   state->job.started_by = "threads";
   if (auto read = read_settings(*state); !read) return read.error();

@@ -8,6 +8,7 @@ namespace {
 
 /// False if it is still running after `give_up`; the error if it failed.
 Result<bool> wait_until(Operation& operation, ContextState& context, Deadline give_up) {
+  if (!operation.finished() && !context.origin.here()) return context.origin.error("wait");
   if (!operation.finished() && !context.engine->wait(operation, Ticks::now(), give_up)) {
     return false;
   }
@@ -27,12 +28,16 @@ Result<bool> Request::wait_for(std::chrono::milliseconds timeout) {
 }
 
 Result<bool> Request::test() {
-  if (!operation_->finished()) return false;
+  if (!operation_->finished()) {
+    if (!context_->origin.here()) return context_->origin.error("test");
+    return false;
+  }
   if (!operation_->outcome()) return operation_->outcome().error();
   return true;
 }
 
 void Request::abort(const std::string& why) {
+  if (!context_->origin.here()) return;
   context_->engine->abort(Error{ErrorKind::kInternal, why});
 }
 

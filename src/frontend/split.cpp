@@ -147,6 +147,7 @@ Result<Communicator> Communicator::across() {
 }
 
 Result<void> Communicator::free() {
+  if (!state_->context->origin.here()) return closed_error(*state_, "free");
   if (state_->group->communicator == 0) {
     return Error{ErrorKind::kInvalidArgument,
                  "free: the world cannot be freed; shutdown() leaves the job."};

@@ -25,6 +25,7 @@ std::string path_of_rank(std::string path, int rank) {
 }  // namespace
 
 Result<void> Context::start_timeline(const std::string& path) {
+  if (!state_->origin.here()) return state_->origin.error("start_timeline");
   const std::lock_guard lock(state_->timeline_mutex);
   if (state_->timeline) {
     return Error{ErrorKind::kInvalidArgument,
@@ -44,6 +45,7 @@ Result<void> Context::start_timeline(const std::string& path) {
 }
 
 Result<void> Context::stop_timeline() {
+  if (!state_->origin.here()) return state_->origin.error("stop_timeline");
   std::shared_ptr<coordinator::Timeline> ended;
   {
     const std::lock_guard lock(state_->timeline_mutex);

@@ -188,7 +188,7 @@ void Memory::use_huge_pages(std::byte* block, Bytes size) {
 }
 
 void Memory::release(std::byte* block) {
-  if (block == nullptr) return;
+  if (block == nullptr || !origin_.here()) return;
   std::scoped_lock lock(mutex_);
   const auto found = allocated_.find(static_cast<std::size_t>(block - base_));
   assert(found != allocated_.end() && "released a block that is not allocated");

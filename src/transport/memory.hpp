@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/origin.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 #include "transport/intervals.hpp"
@@ -43,6 +44,7 @@ class Memory {
   /// on while that leaves room; zero on first use only. Of a block that is touched as a whole the
   /// parts that can have huge pages have them at once, if the system knows how and has any.
   Result<std::byte*> allocate(Bytes size, Touch touch = Touch::kSome);
+  /// Nothing in a forked child: the parent still uses the block, whose pages both map.
   void release(std::byte* block);
 
   /// Gives address space back, until `reserve` bytes are left; before the first allocate().
@@ -77,6 +79,7 @@ class Memory {
   Error exhausted(Bytes size) const;
   std::vector<Intervals::Interval> claim_huge_pages(const std::byte* block, std::size_t bytes);
   void give_back_pages(Intervals::Interval released);
+  const Origin origin_;
   const int fd_;
   std::byte* const base_;
   const Bytes file_bytes_, wished_;

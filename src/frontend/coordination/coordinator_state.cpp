@@ -74,6 +74,7 @@ CoordinatorState::CoordinatorState(Context& context, std::shared_ptr<ContextStat
 }
 
 void CoordinatorState::close() {
+  if (!process_->origin.here()) return;  // its thread is the parent's
   const std::lock_guard closing(close_mutex_);
   if (!thread_.joinable()) return;
   process_->relay.remove_cycle_listener(number_);
@@ -90,6 +91,8 @@ void CoordinatorState::close() {
 
 Result<std::vector<Submission>> CoordinatorState::submit(std::vector<TensorCall> calls,
                                                          std::string group) {
+  if (!process_->origin.here())
+    return process_->origin.error(calls.empty() ? "submit" : name(calls[0].collective));
   for (const TensorCall& call : calls) {
     if (auto valid = check_tensor_call(call, rank_count_); !valid) return valid.error();
   }
@@ -97,7 +100,7 @@ Result<std::vector<Submission>> CoordinatorState::submit(std::vector<TensorCall>
   std::vector<Submission> handles;
   const std::size_t group_size = group.empty() ? 1 : calls.size();
   for (TensorCall& call : calls) {
-    auto task = std::make_shared<SubmissionState>();
+    auto task = std::make_shared<SubmissionState>(process_->origin);
     task->request =
         std::make_shared<const coordinator::Request>(make_request(call, group, group_size));
     task->call = std::move(call);
@@ -128,7 +131,8 @@ Result<std::vector<Submission>> CoordinatorState::submit(std::vector<TensorCall>
 }
 
 Result<Submission> CoordinatorState::join() {
-  auto task = std::make_shared<SubmissionState>();
+  if (!process_->origin.here()) return process_->origin.error("join");
+  auto task = std::make_shared<SubmissionState>(process_->origin);
   task->bell = bell_;
   const std::lock_guard lock(bell_->mutex);
   if (broken_) return *broken_;
@@ -142,9 +146,11 @@ Result<Submission> CoordinatorState::join() {
   return Submission(task);
 }
 
-void CoordinatorState::configure(const Parameters& parameters) {
+Result<void> CoordinatorState::configure(const Parameters& parameters) {
+  if (!process_->origin.here()) return process_->origin.error("configure");
   const std::lock_guard lock(bell_->mutex);
   wanted_ = parameters;  // goes out with the next cycle that there is a reason for
+  return {};
 }
 
 CoordinatorOptions CoordinatorState::options() const {

@@ -39,7 +39,7 @@ class CoordinatorState {
 
   Result<std::vector<Submission>> submit(std::vector<TensorCall> calls, std::string group);
   Result<Submission> join();
-  void configure(const coordinator::Parameters& parameters);
+  Result<void> configure(const coordinator::Parameters& parameters);
   CoordinatorOptions options() const;
   Coordinator::Statistics statistics() const;
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/origin.hpp"
 #include "coordinator/request.hpp"
 #include "farandole/coordinator.hpp"
 
@@ -30,9 +31,12 @@ struct Bell {
 /// Threads   finished() and sleep_until_finished() from any; the results from any once it is; the
 ///           rest from whoever works on it: the cycle thread, then the one that ends operations.
 struct SubmissionState {
+  explicit SubmissionState(const Origin& made_in) : origin(made_in) {}
+
   TensorCall call;
   coordinator::SharedRequest request;  // none for a join
   std::shared_ptr<Bell> bell;
+  const Origin origin;
   bool running = false;  // the executor has it; under the bell's mutex
   Clock::time_point submitted{}, drained{};
 

@@ -344,7 +344,7 @@ TEST_P(ExtentFuzz, NothingOutsideTheBuffersIsTouched) {
   const auto only = number_from("FARANDOLE_TEST_CALL");
   const std::size_t begin = only.value_or(0);
   const bool full = std::getenv("FARANDOLE_TEST_FULL") != nullptr;
-  const std::size_t end = only ? begin + 1 : full ? 25'000 : 4'000;
+  const std::size_t end = only ? begin + 1 : full ? 25'000 : 2'000;
   std::vector<std::atomic<int>> mismatches(end - begin);
   Contexts contexts = make_ranks(ranks.size, ranks.transport, ranks.peer_memory);
   const auto p = static_cast<std::size_t>(ranks.size);
