@@ -328,7 +328,7 @@ ours.agent()
 """
     job = frame(
         "job",
-        **{"directory": "/", "first_rank": 0, "local_size": 1, "rank_count": 1, "bind": False},
+        **{"directory": "/", "local_sizes": [1], "host": 0, "bind": False},
         **{"command": ["bash", "-c", "echo $$; sleep 1000; :"], "addresses": ["localhost"]},
         **{"environment": {}, "own_environment": {}, "job_id": "j", "secret": "00"},
         grace_seconds=5.0,
@@ -431,7 +431,7 @@ def test_command_that_cannot_be_executed(run: Start, tmp_path: Path) -> None:
 
 # Method: the stand-in's hosts have this host's folders, so an agent is told of one by hand.
 def test_missing_working_directory(tmp_path: Path) -> None:
-    job = frame("job", directory=str(tmp_path / "gone"), first_rank=0, local_size=1)
+    job = frame("job", directory=str(tmp_path / "gone"), local_sizes=[1], host=0)
     done = subprocess.run(
         [sys.executable, "-m", "farandole.cli", "agent"],
         input=job,
@@ -500,6 +500,8 @@ OPTIONS = [
     (["--autotune-warmup-samples", "2"], {"AUTOTUNE_WARMUP_SAMPLES": "2"}),
     (["--autotune-steps-per-sample", "5"], {"AUTOTUNE_STEPS_PER_SAMPLE": "5"}),
     (["--autotune-bayes-opt-max-samples", "9"], {"AUTOTUNE_MAX_SAMPLES": "9"}),
+    (["--log-level", "TRACE"], {"LOG": "debug"}),
+    (["--timeline-filename", "DYNAMIC"], {}),
 ]
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from farandole.cli.agent import Frames, frame
+from farandole.cli.horovod import horovod_settings
 from farandole.cli.hosts import Host, HostsError, parse_hosts, place, read_hostfile
 from farandole.cli.remote import travelling_environment
-from farandole.cli.run import horovod_settings
 from farandole.cli.ssh import Ssh
 
 
@@ -159,7 +159,10 @@ def test_what_travels() -> None:
             {"HOROVOD_STALL_CHECK_TIME_SECONDS": "9", "HOROVOD_STALL_CHECK_DISABLE": "1"},
             {"FARANDOLE_STALL_WARNING": "0"},
         ),
-        ({"HOROVOD_LOG_LEVEL": "debug"}, {}),
+        ({"HOROVOD_LOG_LEVEL": "TRACE"}, {"FARANDOLE_LOG": "debug"}),
+        ({"HOROVOD_TIMELINE": "DYNAMIC"}, {}),
+        ({"HOROVOD_START_TIMEOUT": "40"}, {"FARANDOLE_START_TIMEOUT": "40"}),
+        ({"HOROVOD_RANK": "3"}, {}),
     ],
 )
 def test_variables_of_horovod(variables: dict[str, str], settings: dict[str, str]) -> None:

@@ -216,7 +216,10 @@ class _Part:
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self._job = job
-        self._ranks = range(job["first_rank"], job["first_rank"] + job["local_size"])
+        sizes, host = job["local_sizes"], job["host"]
+        first_rank = sum(sizes[:host])
+        self._ranks = range(first_rank, first_rank + sizes[host])
+        self._rank_count = sum(sizes)
         try:
             os.chdir(job["directory"])
         except OSError as error:
@@ -236,11 +239,11 @@ class _Part:
             self._listen()
 
     def _listen(self) -> None:
-        if self._job["local_size"] == self._job["rank_count"]:
+        if len(self._job["local_sizes"]) == 1:
             bound, address, family = _LOOPBACK, _LOOPBACK, socket.AF_INET
         else:
             bound, (address, family) = "", _own_address(self._job["addresses"])
-        self._listener = listen_for_ranks(self._job["rank_count"], bound, family)
+        self._listener = listen_for_ranks(self._rank_count, bound, family)
         self.meeting_point = {
             "address": address,
             "port": self._listener.getsockname()[1],
@@ -253,14 +256,14 @@ class _Part:
         meeting = Meeting(
             self._job["job_id"],
             self._job["secret"],
-            self._job["rank_count"],
+            tuple(self._job["local_sizes"]),
             start["address"],
             start["port"],
             start["torch_port"],
         )
         options = LaunchOptions(
             command=self._command,
-            rank_count=self._job["rank_count"],
+            rank_count=self._rank_count,
             environment=self._job["own_environment"],
             output=partial(_SentStream, connection.send),
             grace_seconds=self._job["grace_seconds"],

@@ -13,9 +13,10 @@ from farandole.cli.algorithms import algorithms
 from farandole.cli.bench import bench
 from farandole.cli.doctor import doctor
 from farandole.cli.explain import explain
+from farandole.cli.horovod import with_options
 from farandole.cli.plan import plan
 from farandole.cli.probe import probe
-from farandole.cli.run import run
+from farandole.cli.run import RunCommand, run
 from farandole.cli.show import settings
 from farandole.cli.simulate import app as simulate
 from farandole.cli.sweep import app as sweep
@@ -48,8 +49,10 @@ def common(
 
 
 app.command(
-    context_settings={"allow_interspersed_args": False}, options_metavar="-n RANKS [OPTIONS]"
-)(run)
+    cls=RunCommand,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="-n RANKS [OPTIONS]",
+)(with_options(run))
 for command in (topo, probe, plan, tune, bench, algorithms, explain, verify, settings, doctor):
     app.command()(command)
 app.command(hidden=True)(agent)

@@ -9,6 +9,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from farandole.cli.processes import MARK_NAME
 
@@ -21,10 +22,21 @@ class Meeting:
 
     job_id: str
     secret: str
-    rank_count: int
+    local_sizes: tuple[int, ...]  # ranks of each host, which are numbered host by host
     address: str  # where rank 0 listens, as the others see it
     port: int
     torch_port: int  # for torch's own store, at the same address
+
+    @property
+    def rank_count(self) -> int:
+        return sum(self.local_sizes)
+
+    def cross_place(self, first_rank: int, local_rank: int) -> tuple[int, int]:
+        """Of a rank of the host whose ranks begin at `first_rank`: its number among those of all
+        hosts that have its local rank, and how many there are."""
+        firsts = accumulate(self.local_sizes[:-1], initial=0)
+        peers = [f for f, size in zip(firsts, self.local_sizes, strict=True) if size > local_rank]
+        return peers.index(first_rank), len(peers)
 
 
 class LocalJob:
@@ -50,7 +62,7 @@ class LocalJob:
         listener = listen_for_ranks(rank_count, _LOOPBACK)
         port, torch_port = listener.getsockname()[1], free_port()
         return cls(
-            Meeting(new_job_id(), new_secret(), rank_count, _LOOPBACK, port, torch_port),
+            Meeting(new_job_id(), new_secret(), (rank_count,), _LOOPBACK, port, torch_port),
             range(rank_count),
             listener,
         )
@@ -62,7 +74,7 @@ class LocalJob:
         return (self.launcher_read,)
 
     def environment(self, rank: int, base: Mapping[str, str]) -> dict[str, str]:
-        """`base` with this rank's place in the job, in our variables and in torch's."""
+        """`base` with this rank's place in the job, in our variables, torch's and Horovod's."""
         meeting, local_size = self._meeting, len(self.ranks)
         address = f"[{meeting.address}]" if ":" in meeting.address else meeting.address
         values = dict(base)
@@ -80,19 +92,17 @@ class LocalJob:
         if rank == 0 and self._listener is not None:
             values["FARANDOLE_LISTEN_FD"] = str(self._listener.fileno())
         local_rank = self.ranks.index(rank)
-        for name, value in {
-            "RANK": rank,
-            "SIZE": meeting.rank_count,
-            "LOCAL_RANK": local_rank,
-            "LOCAL_SIZE": local_size,
-        }.items():
-            values[f"FARANDOLE_{name}"] = str(value)
-        values |= {
-            "RANK": str(rank),
-            "WORLD_SIZE": str(meeting.rank_count),
-            "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(local_size),
-        }
+        cross_rank, cross_size = meeting.cross_place(self.ranks.start, local_rank)
+        size = meeting.rank_count
+        for names, value in (
+            ("FARANDOLE_RANK HOROVOD_RANK RANK", rank),
+            ("FARANDOLE_SIZE HOROVOD_SIZE WORLD_SIZE", size),
+            ("FARANDOLE_LOCAL_RANK HOROVOD_LOCAL_RANK LOCAL_RANK", local_rank),
+            ("FARANDOLE_LOCAL_SIZE HOROVOD_LOCAL_SIZE LOCAL_WORLD_SIZE", local_size),
+            ("HOROVOD_CROSS_RANK", cross_rank),
+            ("HOROVOD_CROSS_SIZE", cross_size),
+        ):
+            values |= dict.fromkeys(names.split(), str(value))
         return values
 
     def started(self) -> None:

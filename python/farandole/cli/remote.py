@@ -148,14 +148,13 @@ class RemoteLauncher:
             self._selector.register(fd, selectors.EVENT_READ, lambda act=action: act(agent))
 
     def _job_frame(self, agent: Agent, job_id: str, secret: str) -> bytes:
-        options, ranks = self._options, agent.placement.ranks
+        options = self._options
         return frame(
             "job",
             job_id=job_id,
             secret=secret,
-            rank_count=options.rank_count,
-            first_rank=ranks.start,
-            local_size=len(ranks),
+            local_sizes=[len(placement.ranks) for placement in self._placements],
+            host=self._placements.index(agent.placement),
             command=list(options.command),
             directory=str(Path.cwd()),
             environment=travelling_environment(os.environ),

@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from farandole.cli.grouped import grouped
+from farandole.cli.horovod import LOG_LEVELS, PANEL, timeline_file, translate_variables
 from farandole.cli.hosts import HostsError, parse_hosts, place, read_hostfile
 from farandole.cli.launcher import (
     NOT_EXECUTABLE_STATUS,
@@ -30,6 +31,21 @@ from farandole.cli.remote import RemoteLauncher
 from farandole.cli.ssh import Ssh
 
 _START_TIMEOUT_SECONDS = 120.0  # as the ranks' own
+RunCommand = grouped(
+    {
+        "Hosts": (
+            *("hosts", "hostfile", "ssh_port", "ssh_identity_file", "ssh_command"),
+            *("network_interface", "start_timeout"),
+        ),
+        "Settings of the library": (
+            *("transport", "algorithm", "check", "log_level", "timeline_filename"),
+            *("fusion_threshold_mb", "cycle_time_ms", "cache_capacity", "no_stall_check"),
+            *("stall_check_warning_time_seconds", "stall_check_shutdown_time_seconds"),
+            *("autotune", "autotune_log_file", "autotune_warmup_samples"),
+            *("autotune_steps_per_sample", "autotune_max_samples"),
+        ),
+    }
+)
 
 
 def run(
@@ -40,7 +56,7 @@ def run(
         ),
     ],
     rank_count: Annotated[
-        int, typer.Option("-n", "-np", "--ranks", min=1, help="Number of processes.")
+        int, typer.Option("-n", "-np", "--ranks", "--num-proc", min=1, help="Number of processes.")
     ],
     prefix_output: Annotated[
         bool,
@@ -133,7 +149,8 @@ def run(
     no_stall_check: Annotated[
         bool,
         typer.Option(
-            "--no-stall-check", help="Sets FARANDOLE_STALL_WARNING and _SHUTDOWN to 0: never."
+            "--no-stall-check/--stall-check",
+            help="Sets FARANDOLE_STALL_WARNING and _SHUTDOWN to 0: never.",
         ),
     ] = False,
     stall_check_warning_time_seconds: Annotated[
@@ -144,7 +161,10 @@ def run(
     ] = None,
     autotune: Annotated[
         bool,
-        typer.Option("--autotune", help="Sets FARANDOLE_AUTOTUNE: try settings while training."),
+        typer.Option(
+            "--autotune/--no-autotune",
+            help="Sets FARANDOLE_AUTOTUNE: try settings while training.",
+        ),
     ] = False,
     autotune_log_file: Annotated[
         str | None,
@@ -166,15 +186,29 @@ def run(
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Say how hosts are reached and what is set.")
+        bool, typer.Option("-v", "--verbose", help="Say how hosts are reached and what is set.")
     ] = False,
+    log_level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help=f"Sets FARANDOLE_LOG: {', '.join(LOG_LEVELS)}, in any case."
+        ),
+    ] = None,
+    output_filename: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write each rank's output to rank.N/stdout and stderr in this folder.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
 ) -> None:
     """Run a command as the ranks of a job, on this machine or on several hosts.
 
-    Each rank finds its place through FARANDOLE_RANK and its like, and through torch's RANK,
-    WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. OMP_NUM_THREADS is set to cores / ranks
-    unless you set it; with -p, --output-dir or other hosts also PYTHONUNBUFFERED. Only rank 0
-    reads the standard input; in a job with other hosts no rank does.
+    Each rank finds its place through FARANDOLE_RANK and its like, through torch's RANK,
+    WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT, and through HOROVOD_RANK and its like.
+    OMP_NUM_THREADS is set to cores / ranks unless you set it; with -p, --output-dir or other hosts
+    also PYTHONUNBUFFERED. Only rank 0 reads the standard input; in a job with other hosts no rank
+    does.
 
     When a rank fails, the others have --grace seconds to end, then get SIGTERM, then SIGKILL; so
     long they also have to end after a SIGTERM to this command. What ranks have started and left
@@ -182,8 +216,8 @@ def run(
 
     The exit status is 0 if all ranks return 0, else that of the first one that was killed (128 +
     n for signal n), or, if none was, that failed; 74 if all returned 0 and output that goes through
-    here, as with -p, could not be written. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
-    SIGUSR2, SIGXCPU, SIGTSTP and SIGCONT go to every rank; a second Ctrl-C kills.
+    here, as with -p, could not be written. SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2,
+    SIGXCPU, SIGTSTP and SIGCONT go to every rank; a second Ctrl-C kills.
 
     With --hosts or --hostfile, ranks fill the hosts one after the other. This machine, by its
     name or as localhost, needs no ssh; every other host needs one that asks no questions, and the
@@ -193,11 +227,16 @@ def run(
     begins with FARANDOLE_, HOROVOD_, PYTHON, OMP_, MKL_, NCCL_ or TORCH_; and what --env sets. If
     this command is killed or out of reach for a minute, all ranks end.
 
-    Horovod's variables for fusion, cycle time, cache, timeline, autotuning and stall check are
+    Horovod's variables for fusion, cycle time, cache, timeline, log, autotuning and stall check are
     taken for ours where ours are not set; --verbose says which.
     """
-    if prefix_output and output_dir is not None:
-        raise typer.BadParameter("give --prefix-output or --output-dir, not both")
+    if prefix_output + (output_dir is not None) + (output_filename is not None) > 1:
+        raise typer.BadParameter(
+            "give one of --prefix-output, --output-dir and --output-filename, not both"
+        )
+    if log_level is not None and log_level.lower() not in LOG_LEVELS:
+        allowed = ", ".join(LOG_LEVELS)
+        raise typer.BadParameter(f"--log-level is {log_level!r}, allowed are {allowed}")
     if hosts is not None and hostfile is not None:
         raise typer.BadParameter("give --hosts or --hostfile, not both")
     stall_times = (stall_check_warning_time_seconds, stall_check_shutdown_time_seconds)
@@ -210,7 +249,7 @@ def run(
         "CHECK": "1" if check else None,
         "INTERFACE": network_interface,
         "START_TIMEOUT": start_timeout,
-        "TIMELINE": timeline_filename,
+        "TIMELINE": timeline_file(timeline_filename),
         "FUSION_THRESHOLD": None if fusion_threshold_mb is None else f"{fusion_threshold_mb}MiB",
         "CYCLE_TIME": None if cycle_time_ms is None else cycle_time_ms / 1000,
         "CACHE_CAPACITY": cache_capacity,
@@ -221,13 +260,14 @@ def run(
         "AUTOTUNE_WARMUP_SAMPLES": autotune_warmup_samples,
         "AUTOTUNE_STEPS_PER_SAMPLE": autotune_steps_per_sample,
         "AUTOTUNE_MAX_SAMPLES": autotune_max_samples,
+        "LOG": LOG_LEVELS[log_level.lower()] if log_level is not None else None,
     }
     environment |= {
         f"FARANDOLE_{name}": str(value)
         for name, value in set_by_options.items()
         if value is not None
     }
-    _translate_horovod(environment, verbose)
+    translate_variables(environment, verbose)
     try:
         listed = parse_hosts(hosts) if hosts else read_hostfile(hostfile) if hostfile else None
         placements = place(listed, rank_count) if listed is not None else []
@@ -237,9 +277,7 @@ def run(
         command=command,
         rank_count=rank_count,
         environment=environment,
-        output=OutputFolder(output_dir)
-        if output_dir
-        else (Output.PREFIX if prefix_output else Output.INHERIT),
+        output=_output(prefix_output, output_dir, output_filename),
         timeout_seconds=timeout,
         grace_seconds=grace,
         bind=bind,
@@ -250,6 +288,14 @@ def run(
     start_seconds = _start_timeout_seconds(environment)
     remote = RemoteLauncher(options, placements, ssh, start_seconds, verbose)
     raise typer.Exit(launch(options, remote))
+
+
+def _output(prefix: bool, folder: Path | None, as_horovodrun: Path | None) -> Output | OutputFolder:
+    if as_horovodrun is not None:
+        return OutputFolder(as_horovodrun, as_horovodrun=True)
+    if folder is not None:
+        return OutputFolder(folder)
+    return Output.PREFIX if prefix else Output.INHERIT
 
 
 def _launch_here(options: LaunchOptions) -> int:
@@ -292,61 +338,6 @@ def parse_environment(assignments: Sequence[str]) -> dict[str, str]:
             raise typer.BadParameter(f"--env takes NAME=VALUE, not {assignment!r}")
         values[name] = value
     return values
-
-
-def horovod_settings(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Our settings and their values for Horovod's variables, by the names of these."""
-    found = {}
-    for name, (setting, translate) in _HOROVOD_VARIABLES.items():
-        if value := environment.get(name):
-            try:
-                translated = translate(value)
-            except ValueError as error:
-                raise typer.BadParameter(f"{name} is {value!r}, which is no number") from error
-            if translated is not None:
-                found[name] = (setting, translated)
-    return found
-
-
-def _milliseconds(value: str) -> str:
-    return repr(float(value) / 1000)
-
-
-def _flag(value: str) -> str | None:
-    return "1" if value.lower() not in ("0", "false") else None
-
-
-def _disabled(value: str) -> str | None:
-    return "0" if _flag(value) else None
-
-
-# A later one has the last word.
-_HOROVOD_VARIABLES: dict[str, tuple[str, Callable[[str], str | None]]] = {
-    "HOROVOD_FUSION_THRESHOLD": ("FARANDOLE_FUSION_THRESHOLD", str),
-    "HOROVOD_CYCLE_TIME": ("FARANDOLE_CYCLE_TIME", _milliseconds),
-    "HOROVOD_CACHE_CAPACITY": ("FARANDOLE_CACHE_CAPACITY", str),
-    "HOROVOD_TIMELINE": ("FARANDOLE_TIMELINE", str),
-    "HOROVOD_AUTOTUNE": ("FARANDOLE_AUTOTUNE", _flag),
-    "HOROVOD_AUTOTUNE_LOG": ("FARANDOLE_AUTOTUNE_LOG", str),
-    "HOROVOD_AUTOTUNE_WARMUP_SAMPLES": ("FARANDOLE_AUTOTUNE_WARMUP_SAMPLES", str),
-    "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE": ("FARANDOLE_AUTOTUNE_STEPS_PER_SAMPLE", str),
-    "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES": ("FARANDOLE_AUTOTUNE_MAX_SAMPLES", str),
-    "HOROVOD_STALL_CHECK_TIME_SECONDS": ("FARANDOLE_STALL_WARNING", str),
-    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": ("FARANDOLE_STALL_SHUTDOWN", str),
-    "HOROVOD_STALL_CHECK_DISABLE": ("FARANDOLE_STALL_WARNING", _disabled),
-}
-
-
-def _translate_horovod(environment: dict[str, str], verbose: bool) -> None:
-    """Adds to the ranks' `environment` what Horovod's variables say and ours do not."""
-    ours = set(environment) | {name for name, value in os.environ.items() if value}
-    said = []
-    for name, (setting, value) in horovod_settings(os.environ).items():
-        if setting not in ours:
-            environment[setting] = value
-            said.append(f"{name} as {setting}={value}")
-    if said and verbose:
-        print(f"farandole: taking {', '.join(said)}", file=sys.stderr)
 
 
 def _refuse(message: str, status: int) -> int:
