@@ -43,6 +43,7 @@ from farandole.errors import (
     TimedOutError,
     UnsupportedError,
 )
+from farandole.functions import run
 
 __version__ = _native.VERSION
 
@@ -238,6 +239,7 @@ __all__ = [
     "reduce_async",
     "reducescatter",
     "reducescatter_async",
+    "run",
     "scatter",
     "scatter_async",
     "send",

@@ -8,6 +8,7 @@ exports, and with the parameters that it documents.
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from functools import reduce
@@ -37,6 +38,8 @@ SUBMODULE_NAMES = {
     "elastic.TorchState",
     "elastic.run",
     "is_homogeneous",
+    "mpi_ops",
+    "run",
 }
 
 # Parameters in Horovod's order.
@@ -76,6 +79,7 @@ PARAMETERS = {
     "grouped_reducescatter_async": f"tensors {SCATTERING}",
     "init": "comm process_sets",
     "join": "device",
+    "run": "func args kwargs np",
     "poll": "handle",
     "reducescatter": f"tensor {COMPRESSED_SCATTERING}",
     "reducescatter_async": f"tensor {SCATTERING}",
@@ -102,6 +106,7 @@ STATUS = {name: status for name, status, _ in rows()}
 
 def is_there(name: str) -> bool:
     missing = object()
+    importlib.import_module("farandole.torch.mpi_ops")
     found = reduce(lambda part, each: getattr(part, each, missing), name.split("."), hvd())
     return found is not missing
 
@@ -126,7 +131,9 @@ def test_everything_we_export_is_horovods_or_called_ours() -> None:
     last = DOCUMENT.strip().split("\n\n")[-1]
     assert last.endswith("are ours.")
     ours = set(re.findall(r"`(\w+)`", last))
-    assert set(hvd().__all__) == {name for name in STATUS if STATUS[name] != "missing"} | ours
+    modules = {"mpi_ops"}
+    named = {name for name in STATUS if STATUS[name] != "missing"} - modules
+    assert set(hvd().__all__) == named | ours
     assert not ours & set(STATUS)
 
 
@@ -139,6 +146,18 @@ def test_parameters_are_horovods(name: str) -> None:
     assert list(parameters)[: len(expected)] == expected
     rest = list(parameters.values())[len(expected) :]
     assert all(each.default is not inspect.Parameter.empty for each in rest)
+
+
+# Goal: what scripts import from modules of Horovod is in ours of that name, and one thing.
+def test_modules_are_where_horovod_has_them() -> None:
+    torch = hvd()
+    mpi_ops = importlib.import_module("farandole.torch.mpi_ops")
+    assert all(getattr(mpi_ops, name) is getattr(torch, name) for name in torch.__all__)
+    exceptions = importlib.import_module("farandole.common.exceptions")
+    assert exceptions.HorovodInternalError is torch.HorovodInternalError
+    sets = importlib.import_module("farandole.common.process_sets")
+    assert sets.ProcessSet is torch.ProcessSet
+    assert sets.global_process_set is torch.global_process_set
 
 
 @pytest.mark.parametrize("name", [n for n in STATUS if n.endswith(("_built", "_enabled"))])

@@ -160,6 +160,7 @@ def test_what_travels() -> None:
             {"FARANDOLE_STALL_WARNING": "0"},
         ),
         ({"HOROVOD_LOG_LEVEL": "TRACE"}, {"FARANDOLE_LOG": "debug"}),
+        ({"HOROVOD_TIMELINE": "trace.json"}, {"FARANDOLE_TIMELINE": "trace.json"}),
         ({"HOROVOD_TIMELINE": "DYNAMIC"}, {}),
         ({"HOROVOD_START_TIMEOUT": "40"}, {"FARANDOLE_START_TIMEOUT": "40"}),
         ({"HOROVOD_RANK": "3"}, {}),

@@ -106,7 +106,7 @@ def check_gradients_of_allreduce() -> None:
         lambda all_: [[2 * mean_of([each[index] for each in all_]) for index in (0, 1)]] * size,
     )
     given = torch.ones(2, requires_grad=True)
-    with pytest.raises(InvalidArgumentError, match="op MAX, allowed are SUM and AVERAGE"):
+    with pytest.raises(InvalidArgumentError, match="op MAX, allowed are SUM, AVERAGE and"):
         hvd.allreduce(given, op=hvd.Max).sum().backward()
 
 

@@ -100,6 +100,29 @@ assert given.tolist() == [hvd.size()] * 1000
 print("all is well", flush=True)
 """
 
+# Handles and an optimizer that live until the interpreter ends, waited for by nobody; rank 1 never
+# asks for some of them, and some fail.
+LEFT_OVER = """
+import numpy as np
+import torch
+import farandole
+import farandole.torch as hvd
+
+hvd.init()
+mine = hvd.rank()
+kept = [hvd.allreduce_async(torch.ones(3), name=f"of rank {mine}")]
+kept.append(hvd.allgather_async(torch.ones(2)))
+sparse = hvd.sparse_allreduce_async(torch.eye(3).to_sparse(), name="sparse")
+failing = hvd.allreduce_async(torch.ones(3 + mine), name="disputed")
+request = farandole.allreduce_async(np.ones(4))
+weight = torch.nn.Parameter(torch.ones(3))
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1))
+weight.sum().backward()
+circle = [kept]
+circle.append(circle)
+hvd.barrier()
+"""
+
 
 def write(folder: Path, text: str) -> Path:
     program = folder / "program.py"
@@ -128,3 +151,9 @@ def test_an_interrupted_wait_does_not_end_the_operation(tmp_path: Path) -> None:
     assert job.returncode != 128 + signal.SIGINT
     assert job.stdout.count("all is well") == 2
     assert job.stdout.count("interrupted") == 1
+
+
+# Goal: no finalizer prints while the interpreter ends.
+def test_what_is_left_over_at_exit_says_nothing(tmp_path: Path) -> None:
+    job = launch(2, write(tmp_path, LEFT_OVER))
+    assert (job.returncode, job.stdout, job.stderr) == (0, "", "")

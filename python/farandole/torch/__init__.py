@@ -29,6 +29,7 @@ from farandole import (
 )
 from farandole._job import start_timeline, stop_timeline
 from farandole.errors import FarandoleError as HorovodInternalError
+from farandole.functions import run
 from farandole.process_sets import (
     ProcessSet,
     add_process_set,
@@ -170,6 +171,7 @@ __all__ = [
     "reducescatter_async",
     "remove_process_set",
     "rocm_built",
+    "run",
     "shutdown",
     "size",
     "sparse_allreduce_async",
