@@ -2,42 +2,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients in buckets of library-owned memory, sent while the backward pass still runs.
 
-Every `param.grad` is a view into a bucket once it is complete. A bucket is submitted when the last
-of its gradients is ready; those of one dtype lie one after the other and travel as one named
-tensor, which the library reduces in place. Buckets go out whenever they are ready: the coordinator
-finds the order. Where ranks reach each other's ordinary memory, or occupy their host, a large
-gradient is a bucket of its own and stays where autograd put it. Where nothing is idle during the
-backward pass (early_sends_pay), all go out at the end.
+A bucket is submitted when the last of its gradients is ready; those of one dtype lie one after the
+other and travel as one named tensor, which the library reduces in place. Buckets go out whenever
+they are ready: the coordinator finds the order. Where ranks reach each other's ordinary memory, or
+occupy their host, a large gradient is a bucket of its own and stays where autograd put it. Where
+nothing is idle during the backward pass (early_sends_pay), all go out at its end.
+
+When backward() returns, every `param.grad` has the result, in its bucket: whoever reads or changes
+it then, as clipping and GradScaler do, finds the same on all ranks, however many threads and hosts
+there are.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 import farandole
-from farandole import _native
 from farandole.errors import InvalidArgumentError
 from farandole.process_sets import ProcessSet
-from farandole.torch.compression import Compressing, Compressor
-from farandole.torch.handles import (
-    Handle,
-    Task,
-    check_tensor,
-    first_failure,
-    readable,
-    start_group,
-)
+from farandole.torch.compression import Compressor
+from farandole.torch.handles import Task, check_tensor, first_failure, readable, start_group
 from farandole.torch.meter import Meter
 from farandole.torch.plans import plan_buckets, plan_equal_groups, plan_explicit_groups
-from farandole.torch.reduction import Adasum, ReduceOp, Scaling
-from farandole.torch.sparse import SparseSum, sparse_sum
+from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling
+from farandole.torch.slots import Bucket, Flat, Seen, Slot, reusable, take_gradients
+from farandole.torch.sparse import sparse_sum
 from farandole.torch.tensors import allreduce_task
 
 FIRST_BUCKET_BYTES = 1 << 20
@@ -57,97 +53,9 @@ class ExchangeOptions:
     scaling: Scaling
     bucket_bytes: int
     groups: int | Sequence[Sequence[torch.Tensor]] | None  # None: buckets of bucket_bytes
-    compression: Compressing
+    compression: type[Compressor]
     sparse_as_dense: bool
     process_set: ProcessSet
-
-
-@dataclass(eq=False)
-class Slot:
-    """A parameter's place in a bucket."""
-
-    name: str
-    message: str  # name under which it travels
-    parameter: torch.Tensor
-    view: torch.Tensor  # where the gradient travels; empty if it is apart and has none
-    passes: int = 0  # backward passes that its gradient has in this step
-    apart: bool = False  # travels from where autograd put it, if it lies there in order
-    sparse_dim: int = 0  # of its gradients; 0: they are dense
-    task: Task[torch.Tensor] | None = field(default=None, repr=False)  # if each step has the same
-    # Looks whether gradients are sparse, until a dense one has come.
-    kind_hook: torch.utils.hooks.RemovableHandle | None = field(default=None, repr=False)
-
-    def show_gradient(self, gradient: torch.Tensor | None = None) -> None:
-        """Makes param.grad the view, or what is given instead; that of a frozen parameter None,
-        so that it stays put."""
-        shown: torch.Tensor | None = self.view if gradient is None else gradient
-        if not self.parameter.requires_grad:
-            shown = None
-        if self.parameter.grad is not shown:
-            self.parameter.grad = shown
-
-    def take_gradient(self, copied: list[torch.Tensor]) -> None:
-        """Makes param.grad the view, with the value that param.grad has; None is zero. What was
-        copied is appended to `copied`."""
-        gradient = self.parameter.grad
-        if gradient is self.view:
-            return
-        if gradient is None:
-            self.view.zero_()
-        else:
-            value = gradient.detach()  # or the view would be of the graph that made it
-            self.view.copy_(value.to_dense() if value.is_sparse else value)
-            copied.append(gradient)
-        self.parameter.grad = self.view
-
-    def take_apart(self, taken: set[int], copied: list[torch.Tensor]) -> None:
-        """take_gradient() where the view may be replaced by what param.grad is, unless that is at
-        one of the addresses that are `taken`; its own is from now on."""
-        gradient, parameter = self.parameter.grad, self.parameter
-        if gradient is None or gradient is not self.view:
-            self.task = None
-            if (
-                gradient is not None
-                and not gradient.requires_grad
-                and _lies_in_order(gradient, parameter)
-                and gradient.data_ptr() not in taken
-            ):
-                self.view = gradient
-            else:
-                self.view = torch.empty(parameter.shape, dtype=parameter.dtype)
-                self.take_gradient(copied)
-        taken.add(self.view.data_ptr())
-
-    def zero(self) -> None:
-        """Makes param.grad the view, with zeros."""
-        if self.view.shape != self.parameter.shape:
-            self.task, self.view = None, torch.zeros_like(self.parameter, requires_grad=False)
-        self.view.zero_()
-        self.show_gradient()
-
-    def forget(self) -> None:
-        """Frees a gradient that is apart, which nobody wants any more."""
-        if self.apart:
-            self.task, self.view = None, self.parameter.new_empty(0)
-
-    def sparse_gradient(self) -> torch.Tensor:
-        """param.grad as a sparse tensor; None is one without elements."""
-        gradient, shape = self.parameter.grad, self.parameter.shape
-        if gradient is None:
-            indices = torch.empty((self.sparse_dim, 0), dtype=torch.int64)
-            values = self.view.new_empty((0, *shape[self.sparse_dim :]))
-            return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)
-        return gradient if gradient.is_sparse else gradient.to_sparse(self.sparse_dim)
-
-
-def _lies_in_order(gradient: torch.Tensor, parameter: torch.Tensor) -> bool:
-    """Whether its memory holds what is to travel, as it is to travel."""
-    return (
-        gradient.layout is torch.strided
-        and gradient.is_contiguous()
-        and not gradient.is_neg()
-        and gradient.dtype == parameter.dtype
-    )
 
 
 def early_sends_pay() -> bool:
@@ -167,79 +75,43 @@ def _apart_bytes_min() -> float:
     return APART_STAGED_BYTES_MIN if context.occupies_host else math.inf
 
 
-def _take_gradients(slots: Sequence[Slot], taken: set[int], copied: list[torch.Tensor]) -> None:
-    """take_gradient(), or take_apart(), of all; what lies in memory as its view does is copied
-    without torch in between, as to memory, since it would not stay in the caches until it is
-    summed."""
-    copies = []
-    for slot in slots:
-        gradient, view = slot.parameter.grad, slot.view
-        if slot.apart:
-            slot.take_apart(taken, copied)
-        elif gradient is None or not _lies_in_order(gradient, slot.parameter):
-            slot.take_gradient(copied)
-        elif gradient is not view:
-            copies.append((view.data_ptr(), gradient.data_ptr(), view.nbytes))
-            copied.append(gradient)
-            slot.parameter.grad = view
-    _native.copy_to_memory(copies)
-
-
-@dataclass(eq=False)
-class Flat:
-    """The gradients of one dtype in a bucket, as one tensor."""
-
-    message: str
-    view: torch.Tensor
-    task: Task[torch.Tensor] | None = field(default=None, repr=False)  # if each step has the same
-
-
-@dataclass(eq=False)
-class Bucket:
-    """Gradients that travel together."""
-
-    label: str  # of the group; empty if it is none
-    flats: list[Flat]  # none if the gradient is apart
-    slots: list[Slot]
-    missing: int  # slots whose gradient is not complete in this step
-    handle: Handle[list[Any]] | None = field(default=None, repr=False)  # on its way
-    sparse: list[tuple[Slot, SparseSum]] = field(default_factory=list, repr=False)  # its last tasks
-
-    @property
-    def byte_count(self) -> int:
-        return sum(slot.parameter.nbytes for slot in self.slots)
-
-
 class GradientExchange:
     """Watches the gradients of some parameters become ready and combines them over the ranks.
 
-    A step is `passes` backward passes followed by finish(). A parameter without a gradient, used
-    nowhere in this rank's backward pass, takes part with zeros. Where gradients are sparse, every
-    rank has to have one the first time.
+    A round is `passes` calls of backward(), of which the last one ends the exchange: when it
+    returns, the gradients are those of all ranks. finish() ends a round that has had fewer. A
+    parameter without a gradient, used nowhere in this rank's backward pass, takes part with zeros.
+    Where gradients are sparse, every rank has to have one the first time.
+
+    A step may have several rounds, each for all parameters. What an earlier one has left in the
+    gradients is the same on all ranks, so that it may take part in an average; with other
+    operations it is set aside meanwhile.
 
     Threads  the hooks run on the thread of the backward pass; the other calls must not overlap
              with it.
-    Errors   what an allreduce failed with is raised by finish(), which then has ended the step.
+    Errors   what an allreduce failed with is raised by backward() or finish(), which then have
+             ended the round.
     """
 
     def __init__(self, options: ExchangeOptions, passes: int) -> None:
         self.meter = Meter()
         self.passes = passes
-        self.finished = False  # finish() ran, and neither start_over() nor backward() since
+        self.finished = False  # a round has ended, and neither a step nor a backward() begun since
+        self.adopt: Callable[[], Callable[[], None] | None] = lambda: None  # called by finish()
         self._options = options
         self._groups = options.groups
         self._parameters: list[tuple[str, torch.Tensor]] = []
         self._buckets: list[Bucket] = []
+        self._numbers = itertools.count()  # of buckets
         self._slots: dict[torch.Tensor, Slot] = {}
         self._bucket_of: dict[Slot, Bucket] = {}
-        self._sent = 0  # buckets on their way in this step
-        self._ready: list[Slot] = []  # with backward passes in this step
-        # Gradients that autograd made in this step, kept until its end, as without us: if each
-        # were freed at once, malloc would return much to the system and get it back page by page.
-        self._copied: list[torch.Tensor] = []
-        self._taken: set[int] = set()  # where gradients are that travel apart, in this step
+        self._calls = 0  # of backward() that have ended in this round
+        self._backward: int | None = None  # autograd's number of the call that has not ended
+        self._sent = 0  # buckets on their way in this round
+        self._taken: set[int] = set()  # where gradients are that travel apart, in this round
         self._sends_early = True  # buckets leave when they are ready, not all in finish()
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self._lost: str | None = None  # a parameter that another exchange has taken over
 
     def __del__(self) -> None:
         self._remove_hooks()
@@ -251,8 +123,8 @@ class GradientExchange:
 
     @property
     def in_flight(self) -> bool:
-        """Whether a bucket is on its way, or only finish() is waited for."""
-        return self._sent > 0 or any(bucket.missing == 0 for bucket in self._buckets)
+        """Whether a backward() has not come to its end, or a bucket is on its way."""
+        return self._sent > 0 or self._backward is not None
 
     @property
     def tensor_count(self) -> int:
@@ -268,11 +140,30 @@ class GradientExchange:
 
     def add(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> None:
         """Appends buckets for more parameters and points their gradients there."""
+        names = {slot.name for slot in self._slots.values()}
+        added = []
         for name, parameter in parameters:
             check_tensor(parameter, f"parameter '{name}'")
-        self._parameters += parameters
-        self._make_buckets(parameters)
+            while name in names:  # of one that the optimizer has no more
+                name += " anew"
+            added.append((name, parameter))
+        self._parameters += added
+        self._make_buckets(added)
         self._sends_early = early_sends_pay()
+
+    def keep(self, parameters: Iterable[torch.Tensor]) -> None:
+        """Drops all other parameters, which the optimizer has no more. Between rounds."""
+        kept = set(parameters)
+        self._parameters = [named for named in self._parameters if named[1] in kept]
+        for bucket in self._buckets:
+            slots = [slot for slot in bucket.slots if slot.parameter in kept]
+            for slot in bucket.slots:
+                if slot.parameter not in kept:
+                    del self._slots[slot.parameter], self._bucket_of[slot]
+            if len(slots) < len(bucket.slots):
+                bucket.slots, bucket.missing = slots, len(slots)
+                self._bind(bucket)
+        self._buckets = [bucket for bucket in self._buckets if bucket.slots]
 
     def regroup(self, group_count: int) -> None:
         """Makes so many groups of about equal bytes; 0: those that the options ask for.
@@ -286,6 +177,7 @@ class GradientExchange:
         self._remove_hooks()
         sparse_dims = {slot.parameter: slot.sparse_dim for slot in self._slots.values()}
         self._buckets, self._slots, self._bucket_of = [], {}, {}
+        self._numbers = itertools.count()
         self._make_buckets(self._parameters)
         for parameter, slot in self._slots.items():
             slot.sparse_dim = sparse_dims[parameter]
@@ -295,10 +187,16 @@ class GradientExchange:
         together = [named for named in parameters if not self._travels_apart(named[1])]
         plan = [[together[i] for i in indices] for indices in self._plan([p for _, p in together])]
         for members in [*([named] for named in reversed(apart)), *plan]:
-            bucket = self._make_bucket(members)
+            slots = [Slot(*named, apart=self._travels_apart(named[1])) for named in members]
+            label = f"{self._options.label}.bucket.{next(self._numbers)}"
+            if len(slots) == 1 and self._groups is not None and not slots[0].apart:
+                label = ""  # in no group, so that the coordinator may fuse it with others
+            bucket = Bucket(label, slots, missing=len(slots))
+            self._bind(bucket)
             self._buckets.append(bucket)
-            for slot in bucket.slots:
-                slot.take_gradient(self._copied)
+            take_gradients(slots, set())
+            for slot in slots:
+                slot.show()
                 self._slots[slot.parameter] = slot
                 self._bucket_of[slot] = bucket
                 self._watch(slot)
@@ -317,43 +215,66 @@ class GradientExchange:
             return plan_equal_groups([parameter.nbytes for parameter in parameters], groups)
         return plan_explicit_groups(parameters, groups)
 
-    def _make_bucket(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> Bucket:
-        label = f"{self._options.label}.bucket.{len(self._buckets)}"
-        name, parameter = parameters[0]
-        if self._travels_apart(parameter):
-            view = torch.zeros_like(parameter, requires_grad=False)
-            return Bucket(
-                label, [], [Slot(name, self._message(name), parameter, view, apart=True)], 1
-            )
-        flats: list[Flat] = []
-        slots: list[Slot] = []
-        by_dtype = sorted(parameters, key=lambda named: str(named[1].dtype))
-        for dtype, same in groupby(by_dtype, key=lambda named: named[1].dtype):
-            members = list(same)
-            lengths = [parameter.numel() for _, parameter in members]
+    def _bind(self, bucket: Bucket) -> None:
+        """Gives its slots memory for gradients like the parameters as they are now."""
+        bucket.check()
+        bucket.flats = []
+        bucket.slots.sort(key=lambda slot: str(slot.parameter.dtype))
+        for slot in bucket.slots:
+            slot.message = self._message(slot.name)
+            if slot.apart:
+                slot.bind(slot.parameter.detach().new_empty(0))
+                return
+        for dtype, same in itertools.groupby(bucket.slots, key=lambda slot: slot.parameter.dtype):
+            slots = list(same)
+            lengths = [slot.parameter.numel() for slot in slots]
             flat = torch.from_numpy(farandole.empty(sum(lengths) * dtype.itemsize, "uint8"))
             flat = flat.view(dtype)
-            messages = [self._message(name) for name, _ in members]
-            if len(members) > 1:
+            if len(slots) > 1:
                 # Its first gradient has this name, too, when it travels by itself: so ranks that
                 # disagree on what is sparse, of which some send no flat, find out.
-                messages[0] += f" to {members[-1][0]}"
-            flats.append(Flat(messages[0], flat))
-            parts = zip(members, messages, flat.split(lengths), strict=True)
-            for (name, parameter), message, part in parts:
-                slots.append(Slot(name, message, parameter, part.view(parameter.shape)))
-        if len(slots) == 1 and self._groups is not None:
-            label = ""  # in no group, so that the coordinator may fuse it with others
-        return Bucket(label, flats, slots, len(slots))
+                slots[0].message += f" to {slots[-1].name}"
+            bucket.flats.append(Flat(slots[0].message, flat))
+            for slot, part in zip(slots, flat.split(lengths), strict=True):
+                slot.bind(part.view(slot.parameter.shape))
 
     def _watch(self, slot: Slot) -> None:
         parameter = slot.parameter
+        for hook in list((parameter._post_accumulate_grad_hooks or {}).values()):
+            owner = getattr(hook, "exchange", lambda: None)()
+            if owner is not None and owner is not self:
+                owner._lose(parameter)
         ready = _weak_hook(self, slot, GradientExchange._gradient_ready)
         self._hooks.append(parameter.register_post_accumulate_grad_hook(ready))
-        if parameter.dim() > 1:  # it may be that of an embedding
+        slot.identity = parameter._cdata
+        if parameter.dim() > 1 or self._sets_aside:  # it may be that of an embedding
             comes = _weak_hook(self, slot, GradientExchange._gradient_comes)
             slot.kind_hook = parameter.register_hook(comes)
             self._hooks.append(slot.kind_hook)
+
+    def _lose(self, parameter: torch.Tensor) -> None:
+        """Another exchange watches `parameter` from now on."""
+        self._lost = self._slots[parameter].name
+        self._remove_hooks()
+
+    def check_own(self) -> None:
+        """Raises if another exchange has taken over a parameter."""
+        if self._lost is not None:
+            raise InvalidArgumentError(
+                f"'{self._lost}' belongs to a DistributedOptimizer that was made later than this "
+                "one and averages its gradients; allowed is one of them at a time: make this one "
+                "again to go on with it"
+            )
+
+    def watch_again(self) -> None:
+        """Renews the hooks of parameters that torch.utils.swap_tensors() has given other insides.
+        Assigning a parameter's table of hooks makes it known to those."""
+        for slot in self._slots.values():
+            parameter = slot.parameter
+            if parameter._cdata != slot.identity:
+                parameter._post_accumulate_grad_hooks = parameter._post_accumulate_grad_hooks
+                parameter._backward_hooks = parameter._backward_hooks
+                slot.identity = parameter._cdata
 
     def layout(self) -> list[str]:
         """The buckets in words, the same on all ranks that can work together."""
@@ -364,36 +285,70 @@ class GradientExchange:
             for slot in bucket.slots
         ]
 
+    @torch.no_grad()
     def finish(self) -> None:
-        """Ends the step: sends what is left, waits for all, leaves the result in the gradients."""
-        if not self._buckets:
-            return
+        """Ends the round: sends what is left, waits for all, leaves the result in the gradients.
+
+        If one has ended already, and nothing came since, only what adopt() adds has a round.
+        """
+        self.check_own()
+        first = len(self._buckets) if self.finished else 0
         self.meter.begin_waiting()
-        self._send([bucket for bucket in self._buckets if bucket.handle is None])
-        failure = first_failure(
-            [bucket.handle for bucket in self._buckets if bucket.handle is not None]
-        )
+        self._send_rest(first)
+        adopt = self.adopt()
+        if adopt is not None:  # after the rest was sent: some ranks may have done that long ago
+            adopt()
+        self._send_rest(first)
+        buckets = self._buckets[first:]
+        if not buckets:
+            return
+        failure = first_failure([bucket.handle for bucket in buckets if bucket.handle is not None])
         if failure is not None:
             self.start_over()
             raise failure
-        for bucket in self._buckets:
+        for bucket in buckets:
             self._receive(bucket)
-        self.meter.end_step(self.byte_count)
-        self.start_over()
+        self.meter.end_step(sum(bucket.byte_count for bucket in buckets))
+        self._end_round()
         self.finished = True
+
+    def _send_rest(self, first: int) -> None:
+        self._send([bucket for bucket in self._buckets[first:] if bucket.handle is None])
+
+    def _backward_ended(self) -> None:
+        """Autograd's call at the end of backward()."""
+        node = torch._C._current_autograd_node()
+        if node is not None:
+            raise InvalidArgumentError(
+                f"gradients were computed by a backward() inside of that of {node.name()}, so that "
+                "nobody can tell when all are there; with torch.utils.checkpoint, pass "
+                "use_reentrant=False"
+            )
+        self._backward = None
+        changed = [
+            slot.name
+            for slot in self._slots.values()
+            if slot.seen is not None and not slot.seen.is_still(slot.parameter.grad)
+        ]
+        self._calls += 1
+        if self._calls >= self.passes:
+            self.finish()
+        for slot in self._slots.values():
+            slot.seen = None
+        if changed:
+            raise InvalidArgumentError(
+                f"the gradient of '{changed[0]}' was changed during backward() after it was ready "
+                "to travel; allowed is to change it after backward(), or in a hook registered "
+                "before DistributedOptimizer() was called"
+            )
 
     def zero(self) -> None:
         """Zeroes every gradient in place."""
-        for bucket in self._buckets:
-            for flat in bucket.flats:
-                flat.view.zero_()
         for slot in self._slots.values():
             if self._travels_sparse(slot):
                 slot.parameter.grad = None
-            elif slot.apart:
-                slot.zero()
             else:
-                slot.show_gradient()
+                slot.zero()
 
     def forget(self) -> None:
         """Frees gradients that their parameters are about to let go."""
@@ -401,58 +356,101 @@ class GradientExchange:
             slot.forget()
 
     def start_over(self) -> None:
-        """Begins a step: forgets which gradients were ready."""
+        """Begins a step."""
+        for bucket in self._buckets:
+            bucket.rounds = 0
+        self._end_round()
+
+    def _end_round(self) -> None:
+        """Forgets which gradients were ready."""
         self.finished = False
+        self._calls = 0
+        self._backward = None
         self._sent = 0
         self._sends_early = early_sends_pay()
         self._taken.clear()
-        self._copied.clear()
-        for slot in self._ready:
-            slot.passes = 0
-        self._ready.clear()
         for bucket in self._buckets:
             bucket.handle = None
             bucket.sparse = []
             bucket.missing = len(bucket.slots)
+            for slot in bucket.slots:  # now, together: malloc would return each to the system, and
+                slot.seen = None  # get it back page by page, if it were freed before the next
 
     def _travels_sparse(self, slot: Slot) -> bool:
         return slot.sparse_dim > 0 and not self._options.sparse_as_dense
 
+    @property
+    def _sets_aside(self) -> bool:
+        """Whether what an exchange has left must not travel again, when a step has several."""
+        return self._options.op is not Average
+
+    def _set_aside(self, slot: Slot) -> None:
+        bucket = self._bucket_of.get(slot)
+        if self._sets_aside and bucket is not None and bucket.rounds > 0:
+            slot.set_aside()
+
     def _gradient_comes(self, slot: Slot, gradient: torch.Tensor) -> None:
         """Before it is added to param.grad, where it would become dense."""
+        self._set_aside(slot)
         if gradient.is_sparse and slot.sparse_dim == 0:
             slot.sparse_dim = gradient.sparse_dim()
             if self._travels_sparse(slot):
                 slot.parameter.grad = None
 
-    def _gradient_ready(self, slot: Slot, _: torch.Tensor) -> None:
-        if slot.passes == self.passes:
+    def _gradient_ready(self, slot: Slot, parameter: torch.Tensor) -> None:
+        gradient = slot.parameter.grad
+        if parameter is not slot.parameter or slot not in self._bucket_of or gradient is None:
+            return  # swap_tensors() has left the hook with another one, or keep() has dropped it
+        if slot.seen is not None:
             raise InvalidArgumentError(
-                f"the gradient of '{slot.name}' was computed more than backward_passes_per_step = "
-                f"{self.passes} times before step() or synchronize()"
+                f"the gradient of '{slot.name}' came twice before backward() had ended: a "
+                "backward() inside of it computes some (with torch.utils.checkpoint, pass "
+                "use_reentrant=False), or an earlier one has failed (call synchronize() first)"
             )
-        if slot.kind_hook is not None and slot.sparse_dim == 0:
+        self._begin_backward()
+        if slot.kind_hook is not None and slot.sparse_dim == 0 and not self._sets_aside:
             slot.kind_hook.remove()
             slot.kind_hook = None
-        self.finished = False
-        if slot.passes == 0:
-            self._ready.append(slot)
-        slot.passes += 1
-        if slot.passes == self.passes:
+        slot.seen = Seen.of(gradient)
+        if self._calls + 1 == self.passes:
             bucket = self._bucket_of[slot]
             bucket.missing -= 1
             if bucket.missing == 0 and self._sends_early:
                 self._send([bucket])
 
+    def _begin_backward(self) -> None:
+        task = torch._C._current_graph_task_id()
+        if task == self._backward:
+            return
+        self._backward = task
+        self.finished = False
+        exchange = weakref.ref(self)
+
+        def ended() -> None:
+            owner = exchange()
+            if owner is not None:
+                owner._backward_ended()
+
+        torch.autograd.Variable._execution_engine.queue_callback(ended)
+
+    @torch.no_grad()
     def _send(self, buckets: Sequence[Bucket]) -> None:
+        if not buckets:
+            return
         if self._sent == 0:
             self.meter.begin_step()
-        self._sent += len(buckets)
+        for bucket in buckets:
+            if not bucket.is_bound:
+                self._bind(bucket)
         dense = [
             [slot for slot in bucket.slots if not self._travels_sparse(slot)] for bucket in buckets
         ]
+        for bucket in buckets:
+            for slot in bucket.slots:
+                self._set_aside(slot)
         # Of all before the first leaves: one tensor may be the gradient of two parameters.
-        _take_gradients([slot for slots in dense for slot in slots], self._taken, self._copied)
+        take_gradients([slot for slots in dense for slot in slots], self._taken)
+        self._sent += len(buckets)
         for bucket, slots in zip(buckets, dense, strict=True):
             self._submit(bucket, slots)
 
@@ -466,6 +464,8 @@ class GradientExchange:
             self._task(each) for each in (bucket.flats if whole and bucket.flats else dense)
         ]
         label = bucket.label
+        if label and bucket.rounds > 0:
+            label += " again in a step"  # a rank that has another backward() less finds out
         for slot in bucket.slots:
             if self._travels_sparse(slot):
                 gradient = slot.sparse_gradient()
@@ -479,8 +479,9 @@ class GradientExchange:
         return f"{self._options.label}.grad.{name}"
 
     def _task(self, place: Slot | Flat) -> Task[torch.Tensor]:
-        if place.task is not None:
-            return place.task
+        task = reusable(place)
+        if task is not None:
+            return task
         options, view = self._options, place.view
         compressed, context = options.compression.compress(view)
         sent = view if compressed is view else readable(compressed, place.message)
@@ -500,12 +501,14 @@ class GradientExchange:
         if bucket.sparse and bucket.handle is not None:
             gathered = bucket.handle.wait()[-2 * len(bucket.sparse) :]
             for index, (slot, combined) in enumerate(bucket.sparse):
-                slot.show_gradient(combined.result(gathered[2 * index : 2 * index + 2]))
+                slot.parameter.grad = combined.result(gathered[2 * index : 2 * index + 2])
+        bucket.rounds += 1
         for slot in bucket.slots:
-            if slot.sparse_dim == 0:
-                slot.show_gradient()
+            if slot.sparse_dim == 0 or not slot.parameter.requires_grad:
+                slot.show()
             elif self._options.sparse_as_dense:
-                slot.show_gradient(slot.view.to_sparse(slot.sparse_dim))
+                slot.parameter.grad = slot.view.to_sparse(slot.sparse_dim)
+            slot.add_base()
 
 
 def _weak_hook(
@@ -521,4 +524,5 @@ def _weak_hook(
         if owner is not None:
             method(owner, slot, tensor)
 
+    hook.exchange = reference  # type: ignore[attr-defined]
     return hook

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,75 +15,130 @@ import torch
 
 from farandole import autotune
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, check_process_set, global_process_set
+from farandole.process_sets import ProcessSet, global_process_set
 from farandole.torch.buckets import BUCKET_BYTES, ExchangeOptions, GradientExchange
-from farandole.torch.compression import Compressing, Compression, name_of
-from farandole.torch.reduction import ActiveAverage, Adasum, Average, ReduceOp, Scaling, Sum
+from farandole.torch.compression import Compression, Compressor
+from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, Sum
 from farandole.torch.state import check_same
+from farandole.torch.tensors import allreduce_
 from farandole.torch.tuning import TunedExchange
 
-_NEEDLESS = (
-    "optimizer.step() called without optimizer.skip_synchronize() although synchronize() has "
-    "averaged the gradients; they are taken as they are"
-)
 Groups = int | Sequence[Sequence[torch.Tensor]] | None
+
+
+def _shared(name: str) -> Any:
+    """An attribute that is the wrapped optimizer's."""
+
+    def get(optimizer: _DistributedOptimizer) -> Any:
+        return getattr(optimizer._plain, name)
+
+    def assign(optimizer: _DistributedOptimizer, value: Any) -> None:
+        setattr(optimizer._plain, name, value)
+
+    return property(get, assign)
 
 
 class _DistributedOptimizer(torch.optim.Optimizer):
     """What is put in front of the class of the wrapped optimizer."""
 
     _exchange: GradientExchange
+    _is_checked: bool  # the ranks have compared their parameters
     _names: dict[torch.Tensor, str]
     _options: ExchangeOptions
-    _process_set: ProcessSet
+    _plain: torch.optim.Optimizer  # what was wrapped
     _settings: str
     _skip_synchronize: bool
+    _synchronized: bool  # by the script, since the last step
     _tuned: TunedExchange | None
 
-    def step(  # type: ignore[override]
-        self, closure: Callable[[], float] | None = None
-    ) -> float | None:
-        """Averages the gradients, unless that has been done, and makes the optimizer's step.
+    # Those of the wrapped optimizer, always: a scheduler made before may hold that, and
+    # load_state_dict() of either replaces them.
+    param_groups = _shared("param_groups")
+    state = _shared("state")
 
-        With a `closure` the gradients are averaged each time it has been evaluated.
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._plain.__setstate__(state)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(
+            "a distributed optimizer cannot be pickled or copied, since it watches the parameters "
+            "of this process; save its state_dict(), and load that into one that "
+            "DistributedOptimizer() makes for the other model"
+        )
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        return self._exchange.passes
+
+    @property
+    def op(self) -> ReduceOp:
+        return self._options.op
+
+    @property
+    def process_set(self) -> ProcessSet:
+        return self._options.process_set
+
+    def step(self, closure: Callable[[], Any] | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Makes the optimizer's step, with averaged gradients: if no backward() has averaged them
+        since the last step, it does. Further arguments are the wrapped optimizer's.
+
+        With a `closure` the gradients are averaged each time it has been evaluated, and so is its
+        loss, if that is a tensor or a number, with the same op: all ranks take the same branches.
         """
-        loss = self._step(closure)
+        if closure is not None and not self._skip_synchronize:
+            closure = self._synchronized_closure(closure)
+        elif not self._skip_synchronize:
+            if self._synchronized:
+                warnings.warn(
+                    "optimizer.step() called without optimizer.skip_synchronize() after "
+                    "optimizer.synchronize(): gradients are averaged once only, and in Horovod "
+                    "they would be a second time",
+                    stacklevel=2,
+                )
+            self._exchange.finish()
+        given = () if closure is None and not args else (closure, *args)
+        result = super().step(*given, **kwargs)
+        self._opt_called = self._plain._opt_called = True  # type: ignore[attr-defined]
+        self._synchronized = False
+        self._exchange.start_over()
         if self._tuned is not None and not self._tuned.step():
             self._tuned = None
-        return loss
+        return result
 
-    def _step(self, closure: Callable[[], float] | None) -> float | None:
-        if self._skip_synchronize:
-            return super().step(closure)
-        if closure is None:
-            if self._exchange.finished:
-                warnings.warn(_NEEDLESS, stacklevel=3)
-            self.synchronize()
-            self._exchange.finished = False
-            return super().step()
+    # Keeps torch from wrapping this step() too: the hooks of step() would run twice. A scheduler
+    # would wrap it to learn that it was called, of which step() tells by itself.
+    step.hooked = step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
 
-        def synchronized_closure() -> float:
+    def _synchronized_closure(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        def synchronized() -> Any:
             loss = closure()
-            self.synchronize()
+            self._exchange.finish()
+            return self._combined(loss)
+
+        return synchronized
+
+    @torch.no_grad()
+    def _combined(self, loss: Any) -> Any:
+        options = self._options
+        if isinstance(loss, bool) or not isinstance(loss, (torch.Tensor, float, int)):
             return loss
-
-        return super().step(synchronized_closure)
-
-    # Keeps torch from wrapping this step() too: the hooks of step() would run twice.
-    step.hooked = True  # type: ignore[attr-defined]
+        if not options.process_set.included():
+            return loss
+        value = torch.as_tensor(loss, dtype=None if torch.is_tensor(loss) else torch.float64)
+        op = Sum if options.op is Sum else Average
+        name = f"{options.label}.loss"
+        value = allreduce_(value.clone(), name=name, op=op, process_set=options.process_set)
+        return value if torch.is_tensor(loss) else value.item()
 
     def synchronize(self) -> None:
-        """Ends the exchange of gradients: all are averages when this returns.
+        """Averages the gradients, unless backward() has done that, as it does by itself when it
+        was called backward_passes_per_step times.
 
-        Call it before looking at the gradients or clipping them, then step() in
-        skip_synchronize(). A second call changes nothing. Waits without the GIL.
+        For gradients of fewer passes, and for scripts that also run on Horovod: before looking at
+        the gradients or clipping them, then step() in skip_synchronize(). Waits without the GIL.
         """
-        if self._exchange.finished:
-            return
-        new = self._new_parameters()
-        if new:
-            self._adopt(new)
         self._exchange.finish()
+        self._synchronized = True
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -91,37 +147,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         try:
             yield
         finally:
-            self._skip_synchronize = False
-            self._exchange.finished = False
-
-    @property
-    def backward_passes_per_step(self) -> int:
-        return self._exchange.passes
-
-    @backward_passes_per_step.setter
-    def backward_passes_per_step(self, passes: int) -> None:
-        self.set_backward_passes_per_step(passes)
-
-    @property
-    def op(self) -> ReduceOp:
-        return self._options.op
-
-    @property
-    def process_set(self) -> ProcessSet:
-        return self._process_set
-
-    @property
-    def gradient_predivide_factor(self) -> float:
-        return self._options.scaling.postscale
-
-    @property
-    def sparse_as_dense(self) -> bool:
-        return self._options.sparse_as_dense
-
-    @property
-    def _parameter_names(self) -> dict[torch.Tensor, str]:
-        """Horovod's, which tools look at."""
-        return {parameter: name for name, parameter in self._named_parameters()}
+            self._skip_synchronize = self._synchronized = False
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From the next step on; to be called between steps, on every rank."""
@@ -138,10 +164,12 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         """
         if self._exchange.in_flight:
             raise InvalidArgumentError(
-                "zero_grad() was called after backward() and before step() or synchronize(), "
-                "while gradients are being averaged"
+                "zero_grad() was called after backward() has failed, while other ranks may wait "
+                "for this rank's gradients; call synchronize() first, on every rank"
             )
+        self._synchronized = False
         self._exchange.start_over()
+        self._watch_new()
         if set_to_none:
             self._exchange.forget()
             super().zero_grad(set_to_none=True)
@@ -154,13 +182,14 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """As in the wrapped class; every rank must add the same parameters at the same point."""
         super().add_param_group(param_group)
-        self._adopt(self._new_parameters())
+        self._adopt_new()
 
     def communication_summary(self) -> dict[str, Any]:
-        """Steps, bytes of gradients, seconds, and plans used so far on this rank.
+        """Exchanges, bytes of gradients, seconds, and plans used so far on this rank.
 
+        steps            exchanges of all gradients, mostly one in a step
         seconds_active   time with a bucket on its way
-        seconds_exposed  time that synchronize() was blocked
+        seconds_exposed  time that backward(), step() or synchronize() was blocked
         hidden_fraction  1 - exposed / active: the share behind which computation went on
         plans            {"allreduce ring shm": {"calls": …, "bytes": …}}, the few bytes included
                          by which ranks agree on an order
@@ -175,7 +204,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _new_parameters(self) -> list[tuple[str, torch.Tensor]]:
         """Trainable parameters that are in no bucket yet: added, or frozen until now."""
-        if not self._process_set.included():
+        if not self._options.process_set.included():
             return []  # its gradients stay what they are
         exchange = self._exchange
 
@@ -186,11 +215,23 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             return []  # as nearly always: names take longer
         return [(name, each) for name, each in self._named_parameters() if is_new(each)]
 
-    def _adopt(self, parameters: list[tuple[str, torch.Tensor]]) -> None:
-        if self._process_set.included():
-            self._exchange.add(parameters)
+    def _watch_new(self) -> None:
+        """Has all parameters watched that backward() may give a gradient. Not collective."""
+        self._exchange.watch_again()
+        new = self._new_parameters()
+        if new:
+            if not self._exchange.in_flight:
+                self._exchange.keep(each for group in self.param_groups for each in group["params"])
+            self._exchange.add(new)
+            self._is_checked = False
+
+    def _adopt_new(self) -> None:
+        """The same, and makes sure that all ranks have the same ones."""
+        self._watch_new()
+        if not self._is_checked:
+            self._is_checked = True
             lines = [self._settings, *self._exchange.layout()]
-            check_same("the optimizer", lines, self._process_set)
+            check_same("the optimizer", lines, self._options.process_set)
 
 
 def _check_names(
@@ -231,10 +272,8 @@ def _check_arguments(
 ) -> None:
     if isinstance(optimizer, _DistributedOptimizer):
         raise InvalidArgumentError("optimizer is distributed already")
-    if op not in (Average, Sum, Adasum, ActiveAverage):
-        raise InvalidArgumentError(
-            f"op is {op}, allowed are Average, Sum, Adasum and ActiveAverage"
-        )
+    if op not in (Average, Sum, Adasum):
+        raise InvalidArgumentError(f"op is {op}, allowed are Average, Sum and Adasum")
     if gradient_predivide_factor <= 0.0:
         raise InvalidArgumentError(
             f"gradient_predivide_factor is {gradient_predivide_factor}, allowed is more than 0"
@@ -277,7 +316,7 @@ def _check_groups(optimizer: torch.optim.Optimizer, num_groups: int, groups: Gro
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-    compression: Compressing = Compression.none,
+    compression: type[Compressor] = Compression.none,
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
@@ -290,9 +329,11 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     """An optimizer of the same class, on the same parameters, that averages gradients over ranks.
 
     Gradients are averaged while backward() goes on, in groups, each as soon as it is complete;
-    step() waits for the rest. Where that would only take time from backward(), since all ranks are
-    on one host, with a thread each and no core left, all are averaged in step(). The optimizer
-    shares parameter groups and state with `optimizer`, which is not used any more.
+    when backward() returns they are all averages, to be read, clipped or scaled. Where that would
+    only take time from the computation, since all ranks are on one host, with a thread each and no
+    core left, all are averaged at its end. Every rank has to call backward() equally often in a
+    step, or not at all. The optimizer shares parameter groups and state with `optimizer`, whose
+    own step() is not used any more.
 
     named_parameters           names for messages: model.named_parameters(); all or none
     compression                what makes gradients smaller on their way
@@ -315,8 +356,6 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     Errors   InvalidArgumentError, UnsupportedError for parameters that are not on the CPU,
              MismatchError on every rank when the ranks' models or arguments differ.
     """
-    check_process_set(process_set, "DistributedOptimizer")
-    compressor = name_of(compression)
     number = process_set.next_optimizer()
     label = "DistributedOptimizer" + (f".{number}" if number else "")
     _check_arguments(optimizer, op, gradient_predivide_factor, bucket_bytes)
@@ -338,23 +377,26 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     )
     distributed = distributed_class.__new__(distributed_class)
     # A learning rate scheduler may have replaced `step` on the instance; that one is not ours.
-    shared = {name: value for name, value in vars(optimizer).items() if name != "step"}
+    own = ("step", "param_groups", "state")
     distributed.__dict__.update(
-        shared,
+        {name: value for name, value in vars(optimizer).items() if name not in own},
         _exchange=GradientExchange(options, backward_passes_per_step),
+        _is_checked=True,
         _names=names,
         _options=options,
-        _process_set=process_set,
+        _plain=optimizer,
         _settings=(
             f"op is {op.name}, backward_passes_per_step is {backward_passes_per_step}, "
             f"gradient_predivide_factor is {gradient_predivide_factor}, "
-            f"bucket_bytes is {bucket_bytes}, compression is {compressor}, "
+            f"bucket_bytes is {bucket_bytes}, compression is {compression.__name__}, "
             f"sparse_as_dense is {sparse_as_dense}"
         ),
         _skip_synchronize=False,
+        _synchronized=False,
         _tuned=None,
     )
-    distributed._adopt(distributed._new_parameters())
+    distributed._exchange.adopt = weakref.WeakMethod(distributed._adopt_new)
+    distributed._adopt_new()
     if process_set.included() and not process_set.is_tuned and autotune.enabled():
         distributed._tuned = TunedExchange(
             distributed._exchange, process_set, tunes_groups=options.groups is None
