@@ -69,6 +69,24 @@ def test_guide_programs_run(section: str, tmp_path: Path) -> None:
         assert line in text
 
 
+# Goal: every program of the PyTorch guide runs, and so do those of its commands that start one.
+# Method: its programs are parts of one; run that as the guide says.
+def test_pytorch_guide_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = (ROOT / "docs/guides/pytorch.md").read_text()
+    parts = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    (tmp_path / "train.py").write_text("\n".join(parts))
+    commands = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+    assert commands == ["pip install '.[torch]'\n", "farandole run -n 2 python train.py\n"]
+    said = output(*commands[1].split()[1:], cwd=tmp_path)
+    losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)", said)]
+    assert len(losses) == 3
+    assert losses[2] < losses[0]
+    assert sorted(re.findall(r"rank \d waited for rank 1", said)) == [
+        f"rank {rank} waited for rank 1" for rank in range(2)
+    ]
+
+
 # Goal: each command in the README's table exists, and each that exists is there.
 # Method: compare the table with what the command line says of itself.
 def test_readme_lists_the_commands() -> None:

@@ -397,10 +397,12 @@ class GradientExchange:
             if self._travels_sparse(slot):
                 slot.parameter.grad = None
 
-    def _gradient_ready(self, slot: Slot, parameter: torch.Tensor) -> None:
+    def _gradient_ready(self, slot: Slot, _: torch.Tensor) -> None:
+        """After it was added; what is given is what the hook before this one returned."""
         gradient = slot.parameter.grad
-        if parameter is not slot.parameter or slot not in self._bucket_of or gradient is None:
-            return  # swap_tensors() has left the hook with another one, or keep() has dropped it
+        swapped = slot.parameter._cdata != slot.identity  # the hook is another parameter's now
+        if swapped or slot not in self._bucket_of or gradient is None:
+            return
         if slot.seen is not None:
             raise InvalidArgumentError(
                 f"the gradient of '{slot.name}' came twice before backward() had ended: a "
