@@ -27,7 +27,7 @@ import torch
 import farandole
 from farandole.errors import InvalidArgumentError
 from farandole.process_sets import ProcessSet
-from farandole.torch.compression import Compressor
+from farandole.torch.compression import Compressing, Compressor
 from farandole.torch.handles import Task, check_tensor, first_failure, readable, start_group
 from farandole.torch.meter import Meter
 from farandole.torch.plans import plan_buckets, plan_equal_groups, plan_explicit_groups
@@ -53,7 +53,7 @@ class ExchangeOptions:
     scaling: Scaling
     bucket_bytes: int
     groups: int | Sequence[Sequence[torch.Tensor]] | None  # None: buckets of bucket_bytes
-    compression: type[Compressor]
+    compression: Compressing
     sparse_as_dense: bool
     process_set: ProcessSet
 

@@ -15,10 +15,10 @@ import torch
 
 from farandole import autotune
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, global_process_set
+from farandole.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.torch.buckets import BUCKET_BYTES, ExchangeOptions, GradientExchange
-from farandole.torch.compression import Compression, Compressor
-from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, Sum
+from farandole.torch.compression import Compressing, Compression, name_of
+from farandole.torch.reduction import ActiveAverage, Adasum, Average, ReduceOp, Scaling, Sum
 from farandole.torch.state import check_same
 from farandole.torch.tensors import allreduce_
 from farandole.torch.tuning import TunedExchange
@@ -70,6 +70,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def backward_passes_per_step(self) -> int:
         return self._exchange.passes
 
+    @backward_passes_per_step.setter
+    def backward_passes_per_step(self, passes: int) -> None:
+        self.set_backward_passes_per_step(passes)
+
     @property
     def op(self) -> ReduceOp:
         return self._options.op
@@ -77,6 +81,19 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     @property
     def process_set(self) -> ProcessSet:
         return self._options.process_set
+
+    @property
+    def gradient_predivide_factor(self) -> float:
+        return self._options.scaling.postscale
+
+    @property
+    def sparse_as_dense(self) -> bool:
+        return self._options.sparse_as_dense
+
+    @property
+    def _parameter_names(self) -> dict[torch.Tensor, str]:
+        """Horovod's, which tools look at."""
+        return {parameter: name for name, parameter in self._named_parameters()}
 
     def step(self, closure: Callable[[], Any] | None = None, *args: Any, **kwargs: Any) -> Any:
         """Makes the optimizer's step, with averaged gradients: if no backward() has averaged them
@@ -125,7 +142,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         if not options.process_set.included():
             return loss
         value = torch.as_tensor(loss, dtype=None if torch.is_tensor(loss) else torch.float64)
-        op = Sum if options.op is Sum else Average
+        op = options.op if options.op in (Sum, ActiveAverage) else Average
         name = f"{options.label}.loss"
         value = allreduce_(value.clone(), name=name, op=op, process_set=options.process_set)
         return value if torch.is_tensor(loss) else value.item()
@@ -272,8 +289,10 @@ def _check_arguments(
 ) -> None:
     if isinstance(optimizer, _DistributedOptimizer):
         raise InvalidArgumentError("optimizer is distributed already")
-    if op not in (Average, Sum, Adasum):
-        raise InvalidArgumentError(f"op is {op}, allowed are Average, Sum and Adasum")
+    if op not in (Average, Sum, Adasum, ActiveAverage):
+        raise InvalidArgumentError(
+            f"op is {op}, allowed are Average, Sum, Adasum and ActiveAverage"
+        )
     if gradient_predivide_factor <= 0.0:
         raise InvalidArgumentError(
             f"gradient_predivide_factor is {gradient_predivide_factor}, allowed is more than 0"
@@ -316,7 +335,7 @@ def _check_groups(optimizer: torch.optim.Optimizer, num_groups: int, groups: Gro
 def DistributedOptimizer(  # noqa: N802 - Horovod's name
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
-    compression: type[Compressor] = Compression.none,
+    compression: Compressing = Compression.none,
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
@@ -356,6 +375,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     Errors   InvalidArgumentError, UnsupportedError for parameters that are not on the CPU,
              MismatchError on every rank when the ranks' models or arguments differ.
     """
+    check_process_set(process_set, "DistributedOptimizer")
+    compressor = name_of(compression)
     number = process_set.next_optimizer()
     label = "DistributedOptimizer" + (f".{number}" if number else "")
     _check_arguments(optimizer, op, gradient_predivide_factor, bucket_bytes)
@@ -388,7 +409,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
         _settings=(
             f"op is {op.name}, backward_passes_per_step is {backward_passes_per_step}, "
             f"gradient_predivide_factor is {gradient_predivide_factor}, "
-            f"bucket_bytes is {bucket_bytes}, compression is {compression.__name__}, "
+            f"bucket_bytes is {bucket_bytes}, compression is {compressor}, "
             f"sparse_as_dense is {sparse_as_dense}"
         ),
         _skip_synchronize=False,
