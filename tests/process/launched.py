@@ -76,6 +76,19 @@ class Job:
         self.process.communicate()
 
 
+def process_state(pid: int) -> str:
+    """As of proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+
+
+def wait_for_states(states: str, pids: list[int]) -> None:
+    """Until each process is in one of these states."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    for pid in pids:
+        while (state := process_state(pid)) not in states:
+            assert time.monotonic() < end, f"process {pid} is {state}, not one of {states}"
+
+
 def marked_processes(mark: str) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():

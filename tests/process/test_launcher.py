@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from launched import DEADLINE_SECONDS, Job
+from launched import DEADLINE_SECONDS, Job, process_state, wait_for_states
 
 Start = Callable[..., Job]
 Write = Callable[[str], Path]
@@ -63,18 +63,6 @@ def meet():
 
 def environment_bytes(pid: int) -> bytes:
     return Path(f"/proc/{pid}/environ").read_bytes()
-
-
-def wait_for_states(states: str, pids: list[int]) -> None:
-    """Until each process is in one of the `states` of proc(5)."""
-    end = time.monotonic() + DEADLINE_SECONDS
-    for pid in pids:
-        while (state := process_state(pid)) not in states:
-            assert time.monotonic() < end, f"process {pid} is {state}, not one of {states}"
-
-
-def process_state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
 
 
 def not_running(pid: int) -> bool:
@@ -517,8 +505,9 @@ DAEMON = "setsid bash -c 'echo $$ && {trap} exec sleep 1000' </dev/null 2>/dev/n
 
 # Goal: a daemon of a rank ends with the job: one that left the session, one that knows nothing of
 # it either, and one that does not mind SIGTERM.
-@pytest.mark.parametrize("before", ["", "env -i ", "nohup "])
-@pytest.mark.parametrize("trap", ["", "trap '' TERM;".replace("'", '"')], ids=["", "stubborn"])
+@pytest.mark.parametrize(
+    ("before", "trap"), [("", ""), ("env -i ", ""), ("nohup ", 'trap "" TERM;')]
+)
 def test_daemons_are_ended(start: Start, before: str, trap: str) -> None:
     job = start("-n", "1", "bash", "-c", f"({before}{DAEMON.format(trap=trap)}); read word")
     daemon = int(job.line())

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import pytest
 from conftest import PROGRAMS
-from launched import MARK, Job, marked_processes
+from launched import MARK, Job, marked_processes, wait_for_states
 
 from farandole.cli.agent import HELLO_MARK, Frames, frame
 from namespaces import Hosts
@@ -231,6 +231,24 @@ os.write(1, (os.environ["RANK"] + got.name + "\\n").encode())
     job.process.send_signal(signal.Signals[name])
     assert job.finish() == 0, job.stderr
     assert sorted(job.stdout.splitlines()) == [f"{rank}{name}" for rank in range(4)]
+
+
+# Goal: a job is stopped and goes on everywhere, and the command with it, as a shell expects.
+def test_stopping_and_going_on(run: Start, write: Write) -> None:
+    source = """
+import os, signal
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+os.write(1, f"{os.getpid()}\\n".encode())
+signal.sigwait([signal.SIGUSR1])
+"""
+    job = run("-n", "2", "-H", "127.0.0.2,127.0.0.3", write(source))
+    pids = [*(int(job.line()) for _ in range(2)), job.process.pid]
+    job.process.send_signal(signal.SIGTSTP)
+    wait_for_states("T", pids)
+    job.process.send_signal(signal.SIGCONT)
+    wait_for_states("RSD", pids)
+    job.process.send_signal(signal.SIGUSR1)
+    assert job.finish() == 0, job.stderr
 
 
 def test_second_interrupt_kills(run: Start) -> None:

@@ -317,8 +317,8 @@ def _start_timeout_seconds(environment: Mapping[str, str]) -> float:
 def launch(options: LaunchOptions, remote: RemoteLauncher | None = None) -> int:
     """Runs to the end with signals forwarded; returns the exit status."""
     try:
+        lead_session()
         if remote is None:
-            lead_session()
             launcher = Launcher(options)
             with forward_signals(launcher, launcher.reap), launcher:
                 return launcher.wait()
