@@ -82,7 +82,8 @@ def _size(nbytes: int) -> int:
 class Communicator:
     """An ordered group of ranks.
 
-    Every rank calls the same collectives in the same order. Arrays are NumPy arrays, or anything
+    Every rank calls the same collectives in the same order, and none ends before every rank has
+    called it. Arrays are NumPy arrays, or anything
     contiguous on the CPU with DLPack or the buffer protocol; `out=None` makes a new NumPy array,
     `out=array` works in place where shapes allow it. The methods ending in _async return a Request
     at once and own the arrays until its wait() returned. All waits release the GIL.
@@ -92,7 +93,8 @@ class Communicator:
     fixed order of operands, whatever the algorithm. With `counts`, rows of the first axis per rank,
     chunks may have different lengths.
 
-    Raises InvalidArgumentError before anything moves, MismatchError on all ranks if they disagree,
+    Raises InvalidArgumentError before anything moves, MismatchError on all ranks if they call
+    unlike things, within a second of the last call (what they call next works),
     RankFailed if one is gone, TimedOutError after FARANDOLE_OPERATION_TIMEOUT. A rank that is gone
     breaks the communicators that contain it, and only those.
     """
