@@ -83,6 +83,14 @@ class Hosts:
         # As a host's own device would, it lets pass first what asks for it.
         _run(*add, "parent", "1:1", "pfifo_fast")
 
+    def drop_large_packets(self, host: int, net: int, *, outgoing: bool) -> None:
+        """From now on packets of more than a kilobyte from the host, or to it, are lost, which no
+        process is told of: a bucket at this end of its cable, or the other, cannot hold them."""
+        bucket = ("rate", "1gbit", "burst", "1000b", "limit", "1mb")
+        inside = ("-n", f"{self.mark}{host}") if outgoing else ()
+        device = f"net{net}" if outgoing else self.cable(host, net)
+        _run("tc", *inside, "qdisc", "add", "dev", device, "root", "tbf", *bucket)
+
     def cable(self, host: int, net: int) -> str:
         return f"{self.mark}c{host}{net}"
 

@@ -31,7 +31,8 @@ class RankFailed(FarandoleError):  # noqa: N818 - the name that the documentatio
     """A rank is gone. Every operation on a communicator that contains it raises this.
 
     Attributes:
-        rank: the rank that is gone, in the world.
+        rank: the rank that is gone, in the world; -1 when nobody is, but data between two ranks,
+            which the message names, do not arrive.
         host: its host.
         pid: its process id there.
         operation: what was in flight here, as in "allreduce 'grad' (communicator 0, ...)".

@@ -16,7 +16,8 @@ constexpr auto kParentDelay = 100ms;
 constexpr auto kRetry = 20ms;
 // A refused call means a death, but the news of an orderly departure may still be on their way.
 constexpr auto kRefusedTime = 200ms;
-constexpr std::chrono::milliseconds kDialTime = 5s;
+constexpr std::chrono::milliseconds kDialTime = 5s, kDialTimeMin = 250ms;
+constexpr int kDialsPerTimeout = 6;  // what was lost in an outage is not sent again soon
 
 }  // namespace
 
@@ -56,9 +57,10 @@ void Links::hurry_calls() {
 
 void Links::attempt(int rank, Call& call) {
   if (!wanted(rank)) return;
-  call.dial.emplace(addresses_[static_cast<std::size_t>(rank)], job_.secret,
-                    Identity{Purpose::kControl, self_, roster_.run, ""},
-                    Deadline::after(std::min(kDialTime, job_.timeout)));
+  call.dial.emplace(
+      addresses_[static_cast<std::size_t>(rank)], job_.secret,
+      Identity{Purpose::kControl, self_, roster_.run, ""},
+      Deadline::after(std::clamp(job_.timeout / kDialsPerTimeout, kDialTimeMin, kDialTime)));
 }
 
 void Links::settle(int rank, Call& call) {

@@ -14,7 +14,12 @@
 namespace farandole {
 
 /// What a connection is for.
-enum class Purpose : std::uint8_t { kRendezvous, kControl, kData };
+enum class Purpose : std::uint8_t {
+  kRendezvous,
+  kControl,
+  kData,
+  kProbe,  // is answered, and that is all
+};
 
 /// What a client says about itself, once the server has proved that it knows the secret.
 struct Identity {

@@ -19,11 +19,23 @@ constexpr auto kFarewellDelay = 300ms;
 constexpr std::size_t kReadBytes = 64 << 10;        // per link and turn
 constexpr std::size_t kBacklogBytesMax = 64 << 20;  // unsent to a neighbour that does not read
 constexpr int kBeatsPerTimeout = 6;
+constexpr int kQuietPart = 3;  // of the timeout: from then on a silent rank is asked
+// By so much later than the timeout a rank is given up: the last beat may be that old when an
+// outage begins, and the first question after it that late.
+constexpr int kSpareParts = 4;
+// So many timeouts a rank may be silent on its link and answer questions. An outage delays what was
+// sent in it by no more than its own length.
+constexpr int kDelaysMax = 3;
 
 }  // namespace
 
-Links::Links(const Job& job, const Roster& roster, const Session::Events& events)
-    : job_(job), roster_(roster), events_(events), self_(job.rank.value()), news_(job.size) {
+Links::Links(const Job& job, const Roster& roster, Probes& probes, const Session::Events& events)
+    : job_(job),
+      roster_(roster),
+      probes_(probes),
+      events_(events),
+      self_(job.rank.value()),
+      news_(job.size) {
   for (const Endpoint& endpoint : roster.listeners) {
     auto address = numeric_address(endpoint);
     addresses_.push_back(address ? *address : Address{});
@@ -35,7 +47,9 @@ void Links::watch(PollSet& set) {
   for (auto& [rank, link] : links_) {
     link.channel.watch(set);
     set.wake_by(link.beat_at);
-    set.wake_by(link.heard_at + job_.timeout);
+    // Later the probes wake it, which end when they are answered for long.
+    const auto ask_at = link.read_at + job_.timeout / kQuietPart;
+    if (ask_at > turned_at_) set.wake_by(ask_at);
   }
   for (auto& [rank, call] : calls_) {
     if (call.dial) {
@@ -80,7 +94,7 @@ void Links::enter(int rank, Descriptor socket) {
   const auto now = Clock::now();
   links_.erase(rank);
   Link& link = links_.emplace(rank, Link{Channel(std::move(socket))}).first->second;
-  link.heard_at = now;
+  link.heard_at = link.read_at = now;
   link.beat_at = now + job_.timeout / kBeatsPerTimeout;
   link.channel.send(news_.replay());
   if (news_.failed(rank)) return expel(rank);
@@ -146,7 +160,7 @@ void Links::listen_to(int rank, Link& link) {
   if (link.dead) return;
   link.channel.flush();
   const std::string bytes = link.channel.read(kReadBytes);
-  if (!bytes.empty()) link.heard_at = Clock::now();
+  if (!bytes.empty()) link.heard_at = link.read_at = Clock::now();
   link.frames.feed(bytes);
   while (!link.dead) {
     const auto frame = link.frames.next();
@@ -243,15 +257,8 @@ void Links::keep_time() {
   for (auto& [rank, link] : links_) {
     if (link.dead) continue;
     link.heard_at = std::min(link.heard_at + lost, now);
-    if (now >= link.beat_at && !link.finished) {
-      link.channel.send(encode_frame(static_cast<std::uint8_t>(ControlFrame::kBeat), ""));
-      link.beat_at = now + job_.timeout / kBeatsPerTimeout;
-    }
-    if (now >= link.heard_at + job_.timeout) {
-      learn(Departure{Rank{rank}, false, "went silent for " + describe(job_.timeout), ""});
-    } else if (link.channel.pending_bytes() > kBacklogBytesMax) {
-      learn(Departure{Rank{rank}, false, "does not read its control messages", ""});
-    }
+    link.read_at = std::min(link.read_at + lost, now);
+    keep_time(rank, link, now);
   }
   for (auto& [rank, call] : calls_) {
     if (call.dial) {
@@ -268,6 +275,25 @@ void Links::keep_time() {
     if (link.finished || link.channel.pending()) continue;
     link.channel.finish();
     link.finished = true;
+  }
+}
+
+void Links::keep_time(int rank, Link& link, Clock::time_point now) {
+  if (now >= link.beat_at && !link.finished) {
+    link.channel.send(encode_frame(static_cast<std::uint8_t>(ControlFrame::kBeat), ""));
+    link.beat_at = now + job_.timeout / kBeatsPerTimeout;
+  }
+  if (now >= link.read_at + job_.timeout / kQuietPart) probes_.want(rank);
+  if (const auto answered = probes_.answered(rank)) {
+    link.heard_at = std::max(link.heard_at, *answered);
+  }
+  if (now >= link.heard_at + job_.timeout + job_.timeout / kSpareParts) {
+    learn(Departure{Rank{rank}, false, "went silent for " + describe(job_.timeout), ""});
+  } else if (now >= link.read_at + kDelaysMax * job_.timeout && events_.stalled) {
+    link.read_at = now;
+    events_.stalled(Rank{rank}, job_.rank, "control messages");
+  } else if (link.channel.pending_bytes() > kBacklogBytesMax) {
+    learn(Departure{Rank{rank}, false, "does not read its control messages", ""});
   }
 }
 

@@ -12,18 +12,20 @@
 #include "bootstrap/dial.hpp"
 #include "bootstrap/listener.hpp"
 #include "bootstrap/news.hpp"
+#include "bootstrap/probes.hpp"
 #include "bootstrap/roster.hpp"
 
 namespace farandole {
 
 /// This rank's control sockets to its neighbours in the tree: who is alive, and all news.
 ///
-/// A link that ends without a farewell means a death; one that is silent for Job::timeout, a
-/// failure. News go out on every link before anybody here acts on them. When a neighbour has gone
-/// the tree changes (tree.hpp), and both ends of each new edge call each other, the child at once
-/// and the parent a little later: so a rank that died unnoticed, because its neighbours died with
-/// it, is found by whoever is to adopt it or to be adopted by it. A new link starts with all news
-/// so far, hence whatever one living rank knows all living ranks come to know.
+/// A link that ends without a farewell means a death; a rank that gives no sign of life for
+/// Job::timeout, and by a fresh connection neither, a failure. What an outage shorter than that
+/// delayed is waited for. News go out on every link before anybody here acts on them. When a
+/// neighbour has gone the tree changes (tree.hpp), and both ends of each new edge call each other,
+/// the child at once and the parent a little later: so a rank that died unnoticed, because its
+/// neighbours died with it, is found by whoever is to adopt it or to be adopted by it. A new link
+/// starts with all news so far, hence whatever one living rank knows all living ranks come to know.
 ///
 /// Starting: a rank that is ready, and whose children in the whole tree are, tells its parent; once
 /// rank 0 is all that is left it floods that the job has started. Nobody works around a rank that
@@ -40,7 +42,7 @@ namespace farandole {
 /// Blocking  nothing blocks.
 class Links {
  public:
-  Links(const Job& job, const Roster& roster, const Session::Events& events);
+  Links(const Job& job, const Roster& roster, Probes& probes, const Session::Events& events);
 
   void watch(PollSet& set);
   void serve(const PollSet& set);
@@ -69,10 +71,11 @@ class Links {
     Channel channel;
     FrameReader frames{kControlBytesMax};
     Clock::time_point heard_at{}, beat_at{};
-    bool knows = false;     // has heard our farewell
-    bool told = false;      // that all from here downwards are ready
-    bool finished = false;  // we have sent our last
-    bool dead = false;      // to be swept
+    Clock::time_point read_at{};  // the link itself, whatever probes say
+    bool knows = false;           // has heard our farewell
+    bool told = false;            // that all from here downwards are ready
+    bool finished = false;        // we have sent our last
+    bool dead = false;            // to be swept
   };
   /// An edge of the tree that is to become a link.
   struct Call {
@@ -85,6 +88,7 @@ class Links {
   void understand(int rank, Link& link, const Frame& frame);
   void end_of(int rank, Link& link);
   void keep_time();
+  void keep_time(int rank, Link& link, Clock::time_point now);
   void sweep();
   void pass_on(const std::string& frame);
   void report_ready();
@@ -102,6 +106,7 @@ class Links {
 
   const Job& job_;
   const Roster& roster_;
+  Probes& probes_;
   const Session::Events& events_;
   const int self_;
   std::vector<Address> addresses_;  // index = rank

@@ -21,7 +21,9 @@
 #include "bootstrap/host.hpp"
 #include "bootstrap/latecomers.hpp"
 #include "bootstrap/links.hpp"
+#include "bootstrap/probes.hpp"
 #include "bootstrap/rendezvous.hpp"
+#include "bootstrap/stalls.hpp"
 
 namespace farandole {
 namespace {
@@ -31,6 +33,7 @@ constexpr auto kLeaveTime = 3s;
 constexpr auto kLauncherGrace = 2s;
 constexpr std::size_t kVisitorsMax = 64;  // besides one per rank
 constexpr std::size_t kReasonBytesMax = 2000;
+constexpr std::string_view kStallWord = "stalled ";  // begins the flooded report of a stall
 
 /// The read end of the launcher's pipe; the original stays open for a later session.
 class LauncherPipe {
@@ -94,7 +97,9 @@ class LiveSession final : public Session {
         events_(std::move(events)),
         bell_(std::move(bell)),
         exchange_(job_, roster_),
-        links_(job_, roster_, relayed_),
+        probes_(job_, roster_),
+        stalls_(job_, probes_, [this](int peer, std::uint64_t bytes) { report(peer, bytes); }),
+        links_(job_, roster_, probes_, relayed_),
         launcher_(job.launcher_fd) {
     const SignalsBlocked inherited;
     thread_ = std::thread([this] { run(); });
@@ -106,10 +111,14 @@ class LiveSession final : public Session {
   const Members& members() const override { return roster_.members; }
 
   Result<int> open(Rank peer, std::string_view purpose, Deadline deadline) override {
-    return exchange_.open(peer, purpose, deadline, [this] { bell_.ring(); });
+    return watched(peer, exchange_.open(peer, purpose, deadline, [this] { bell_.ring(); }));
   }
   Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) override {
-    return exchange_.accept(peer, purpose, deadline);
+    return watched(peer, exchange_.accept(peer, purpose, deadline));
+  }
+  void close(int fd) override {
+    stalls_.remove(fd);
+    ::close(fd);
   }
 
   void flood(std::string_view message) override {
@@ -162,6 +171,34 @@ class LiveSession final : public Session {
     thread_.join();
   }
 
+  Result<int> watched(Rank peer, Result<int> socket) {
+    if (socket) {
+      stalls_.add(*socket, peer.value());
+      bell_.ring();
+    }
+    return socket;
+  }
+
+  /// On the control thread: tells the others and this rank's own listener.
+  void report(int peer, std::uint64_t bytes) {
+    const std::string what = std::to_string(bytes) + " bytes of data";
+    if (events_.stalled) events_.stalled(job_.rank, Rank{peer}, what);
+    Writer message;
+    message.i32(job_.rank.value()).i32(peer).text(what);
+    links_.flood(std::string(kStallWord) + message.bytes());
+  }
+
+  void hear(Rank from, std::string_view message) {
+    if (!message.starts_with(kStallWord)) {
+      if (events_.notice) events_.notice(from, message);
+      return;
+    }
+    Reader reader(message.substr(kStallWord.size()));
+    const Rank sender{reader.i32()}, receiver{reader.i32()};
+    const std::string what = reader.text();
+    if (reader.complete() && events_.stalled) events_.stalled(sender, receiver, what);
+  }
+
   /// In a forked child there is no control thread, and its sockets are closed already.
   void abandon() {
     if (thread_.joinable()) thread_.detach();
@@ -177,8 +214,12 @@ class LiveSession final : public Session {
       if (listener_) listener_->watch(set);
       links_.watch(set);
       exchange_.watch(set);
+      stalls_.watch(set);
+      probes_.watch(set);
       set.wait();
       bell_.drain();
+      probes_.serve(set);
+      stalls_.check();
       links_.serve(set);
       if (listener_) listener_->serve(set, door_);
       exchange_.serve(set);
@@ -217,6 +258,7 @@ class LiveSession final : public Session {
       return back ? Verdict::kNotNow : Verdict::kStarted;
     }
     if (identity.job != roster_.run) return Verdict::kAnotherJob;
+    if (identity.purpose == Purpose::kProbe) return Verdict::kNotNow;
     return identity.purpose == Purpose::kControl ? links_.admit(identity.rank)
                                                  : exchange_.admit(identity.rank);
   }
@@ -238,17 +280,20 @@ class LiveSession final : public Session {
                           exchange_.departed(departure);
                           if (events_.departed) events_.departed(departure);
                         },
-                        events_.notice,
+                        [this](Rank from, std::string_view message) { hear(from, message); },
                         {},
                         [this] {
                           exchange_.started();
                           if (events_.started) events_.started();
-                        }};
+                        },
+                        events_.stalled};
   const Listener::Door door_{
       [this](const Identity& identity) { return admit(identity); },
       [this](const Identity& identity, Descriptor socket) { enter(identity, std::move(socket)); }};
   Bell bell_;
   Exchange exchange_;
+  Probes probes_;
+  Stalls stalls_;
   Links links_;
   LauncherPipe launcher_;
 

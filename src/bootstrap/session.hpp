@@ -54,6 +54,9 @@ class Session {
     /// On the control thread: every rank is ready to begin. Departures told before it end the start
     /// of all, later ones do not.
     std::function<void()> started = {};
+    /// On the control thread, on every rank: both live, but `what` from one to the other does not
+    /// arrive. Once per report; both ends may report it.
+    std::function<void(Rank from, Rank to, std::string_view what)> stalled = {};
   };
 
   /// Rendezvous with all ranks of the job. `cards` is published in this rank's Member.
@@ -67,9 +70,11 @@ class Session {
   virtual const Members& members() const = 0;
 
   /// A fresh authenticated stream socket to `peer`, non-blocking, that its accept() with the same
-  /// purpose receives. The caller owns the descriptor.
+  /// purpose receives. The caller owns the descriptor and ends it with close(); meanwhile it is
+  /// watched for bytes that do not arrive (stalls.hpp).
   virtual Result<int> open(Rank peer, std::string_view purpose, Deadline deadline) = 0;
   virtual Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) = 0;
+  virtual void close(int fd) = 0;
 
   /// Says that this rank is ready to begin, and waits until all have said so.
   /// Errors    kRankFailed naming who departed first, as start_failure() does; kTimedOut.

@@ -87,6 +87,8 @@ class Engine {
 
   /// `departure.state` of a clean one is the text of that rank's Farewell.
   void departed(const Departure& departure);
+  /// Both live, but what the one sends does not reach the other: fails every operation of both.
+  void stalled(Rank from, Rank to, std::string_view what);
   void notice(Rank from, std::string_view message);
   /// A connection to the peer broke; if the control plane has no verdict soon, it is gone.
   void suspect(Rank peer);
@@ -108,6 +110,8 @@ class Engine {
     std::string reason;
     bool clean;
     Farewell farewell;  // clean: what it had started
+    // Nobody has gone, but what `rank` sends does not reach this one.
+    std::optional<Rank> unreached = std::nullopt;
   };
   struct News {
     std::vector<Gone> gone;

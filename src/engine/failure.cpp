@@ -37,6 +37,11 @@ void Engine::departed(const Departure& departure) {
   post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
 }
 
+void Engine::stalled(Rank from, Rank to, std::string_view what) {
+  Gone gone{from, std::string(what), false, {}, to};
+  post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
+}
+
 void Engine::suspect(Rank peer) {
   post_news([&](News& news) { news.suspects.push_back(peer); });
 }
@@ -95,8 +100,9 @@ void Engine::take_news() {
     std::swap(news, waiting_news_);
   }
   for (Gone& gone : news.gone) {
-    suspects_.erase(gone.rank.value());
+    if (!gone.unreached) suspects_.erase(gone.rank.value());
     for (Transport* transport : transports_) {
+      if (gone.unreached) break;
       if (gone.clean) {
         transport->peer_left(gone.rank);
       } else {
@@ -239,7 +245,8 @@ void Engine::fail(Operation& operation, Error error) {
 }
 
 bool Engine::is_gone(Rank rank) const {
-  return std::ranges::find(gone_, rank, &Gone::rank) != gone_.end();
+  return std::ranges::any_of(
+      gone_, [&](const Gone& gone) { return gone.rank == rank && !gone.unreached; });
 }
 
 void Engine::fail_affected() {
@@ -257,6 +264,7 @@ const Engine::Gone* Engine::gone_for(const Operation& operation) const {
   const std::optional<Rank> lost = operation.lost_peer();
   for (const Gone& gone : gone_) {
     if (!operation.group().contains(gone.rank)) continue;
+    if (gone.unreached && !operation.group().contains(*gone.unreached)) continue;
     // Its words are not worth more than the transport's: what was lost on the way never comes.
     if (!gone.clean || gone.rank == lost || !operation.done_by(gone.rank, gone.farewell)) {
       return &gone;
@@ -274,6 +282,13 @@ std::string Engine::process(Rank rank) const {
 }
 
 Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
+  if (gone.unreached) {
+    Error error{ErrorKind::kRankFailed,
+                gone.reason + " from " + process(gone.rank) + " to " + process(*gone.unreached) +
+                    " made no progress, though both are alive, during " + operation.description()};
+    error.operation = operation.description();
+    return error;
+  }
   Error error{ErrorKind::kRankFailed,
               process(gone.rank) + " " + gone.reason + " during " + operation.description()};
   error.culprit = ProcessName{gone.rank.value(), {}, 0};

@@ -33,6 +33,9 @@ Result<void> rendezvous(ContextState& state) {
   events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
   events.started = [&relay] { relay.started(); };
+  events.stalled = [&relay](Rank from, Rank to, std::string_view what) {
+    relay.stalled(from, to, what);
+  };
   AsymmetricFence::enable();
   auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
   if (!cards) return cards.error();

@@ -112,6 +112,11 @@ void NewsRelay::suspect(Rank peer) {
   if (engine_ != nullptr) engine_->suspect(peer);
 }
 
+void NewsRelay::stalled(Rank from, Rank to, std::string_view what) {
+  const std::lock_guard lock(mutex_);
+  if (engine_ != nullptr) engine_->stalled(from, to, what);
+}
+
 void NewsRelay::open(Engine& engine) {
   const std::lock_guard lock(mutex_);
   engine_ = &engine;

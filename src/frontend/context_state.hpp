@@ -43,6 +43,7 @@ class NewsRelay {
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
   void suspect(Rank peer);
+  void stalled(Rank from, Rank to, std::string_view what);
   /// Told when a rank calls for a cycle of the coordinator with this number.
   void add_cycle_listener(std::uint32_t number, std::function<void()> called);
   void remove_cycle_listener(std::uint32_t number);

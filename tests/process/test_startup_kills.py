@@ -64,6 +64,7 @@ def test_a_rank_killed_at_the_start_is_named(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("kind", "ranks", "seeds"), campaign(FULL))
 def test_every_rank_killed_at_the_start_is_named(
     kind: str, ranks: int, seeds: range, request: pytest.FixtureRequest

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <string_view>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "farandole/result.hpp"
@@ -12,7 +15,7 @@ namespace farandole::tcp {
 
 /// Where the transport's sockets come from: the control plane, or a test.
 ///
-/// Gives fresh, connected, authenticated stream sockets; the caller owns the descriptor. What one
+/// Gives fresh, connected, authenticated stream sockets, which the caller closes here. What one
 /// rank opens, the other receives from accept() with the same purpose.
 /// Threads   both from any thread.
 /// Blocking  both block up to the deadline. open() does not wait for the peer's accept().
@@ -22,6 +25,11 @@ class Connector {
   virtual ~Connector() = default;
   virtual Result<int> open(Rank peer, std::string_view purpose, Deadline deadline) = 0;
   virtual Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) = 0;
+  /// Closes what these gave.
+  virtual void close(int fd) { ::close(fd); }
+  void close_all(const std::vector<int>& sockets) {
+    for (const int fd : sockets) close(fd);
+  }
 };
 
 }  // namespace farandole::tcp

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp/link.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -56,7 +54,7 @@ Link::Link(Core& core, Rank peer) : core_(core), peer_(peer) {}
 
 Link::~Link() {
   for (auto& connection : connections_) {
-    if (connection->fd >= 0) ::close(connection->fd);
+    if (connection->fd >= 0) core_.close(connection->fd);
   }
 }
 
@@ -84,7 +82,7 @@ void Link::mark_busy() {
 void Link::lose(Connection& connection) {
   if (connection.fd >= 0) {
     core_.poller.remove(connection.fd);
-    ::close(connection.fd);
+    core_.close(connection.fd);
     connection.fd = -1;
   }
   if (!lost_) core_.lost.push_back(peer_);

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -60,6 +63,8 @@ struct Core {
   /// measured in docs/design/0011-small-costs.md.
   std::size_t frame_bytes() const { return incoming.empty() ? one_way_bytes : segment_bytes; }
 
+  /// Of a connection, by whoever made it.
+  std::function<void(int)> close = [](int fd) { ::close(fd); };
   Poller& poller;
   const std::size_t head_bytes_max;
   const std::size_t segment_bytes;

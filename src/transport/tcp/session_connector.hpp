@@ -18,6 +18,7 @@ class SessionConnector final : public Connector {
   Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) override {
     return session_.accept(peer, purpose, deadline);
   }
+  void close(int fd) override { session_.close(fd); }
 
  private:
   Session& session_;

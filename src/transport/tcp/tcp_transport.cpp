@@ -7,7 +7,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -45,10 +44,6 @@ void pass_first(int fd) {
   ::setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
 }
 
-void close_all(const std::vector<int>& sockets) {
-  for (const int fd : sockets) ::close(fd);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::create(Rank self, int rank_count,
@@ -79,6 +74,7 @@ TcpTransport::TcpTransport(Rank self, int rank_count, Connector& connector, Opti
       core_(*poller_, static_cast<std::size_t>(rank_count), options_.eager_bytes_max,
             options_.segment_bytes),
       stages_(static_cast<std::size_t>(rank_count), Stage::kNone) {
+  core_.close = [&connector](int fd) { connector.close(fd); };
   flushing_.reserve(stages_.size());
   for (int rank = 0; rank < rank_count; ++rank) {
     links_.push_back(std::make_unique<Link>(core_, Rank{rank}));
@@ -86,7 +82,7 @@ TcpTransport::TcpTransport(Rank self, int rank_count, Connector& connector, Opti
 }
 
 TcpTransport::~TcpTransport() {
-  for (const Fresh& fresh : fresh_) close_all(fresh.sockets);
+  for (const Fresh& fresh : fresh_) connector_.close_all(fresh.sockets);
 }
 
 // ---- connecting, on any thread
@@ -131,7 +127,7 @@ Result<void> TcpTransport::connect_one(Rank peer, Deadline deadline) {
   lock.lock();
   stage_changed_.notify_all();
   if (stage == Stage::kFailed) {
-    if (sockets) close_all(*sockets);
+    if (sockets) connector_.close_all(*sockets);
     return failed();
   }
   stage = sockets ? Stage::kConnected : Stage::kNone;
@@ -150,7 +146,7 @@ Result<std::vector<int>> TcpTransport::make_sockets(Rank peer, Deadline deadline
     auto socket = self_ < peer ? connector_.open(peer, purpose, deadline)
                                : connector_.accept(peer, purpose, deadline);
     if (!socket) {
-      close_all(sockets);
+      connector_.close_all(sockets);
       return socket.error();
     }
     make_quick(*socket);
@@ -168,7 +164,7 @@ void TcpTransport::adopt_fresh() {
   has_fresh_.store(false, std::memory_order_relaxed);
   for (const Fresh& fresh : fresh_) {
     if (core_.matcher.failed(fresh.peer)) {
-      close_all(fresh.sockets);
+      connector_.close_all(fresh.sockets);
     } else {
       link(fresh.peer).adopt(fresh.sockets);
     }

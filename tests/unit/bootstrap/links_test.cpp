@@ -20,7 +20,8 @@ struct Node {
         roster(std::move(told)),
         listener(std::move(socket), job.secret, 8),
         events(ear.events()),
-        links(job, roster, events) {}
+        probes(job, roster),
+        links(job, roster, probes, events) {}
 
   /// One turn of a control thread's loop.
   void turn() {
@@ -29,9 +30,14 @@ struct Node {
     set.wake_by(Clock::now() + 1ms);
     listener.watch(set);
     links.watch(set);
+    probes.watch(set);
     set.wait();
+    probes.serve(set);
     links.serve(set);
-    listener.serve(set, {[this](const Identity& visitor) { return links.admit(visitor.rank); },
+    listener.serve(set, {[this](const Identity& visitor) {
+                           return visitor.purpose == Purpose::kProbe ? Verdict::kNotNow
+                                                                     : links.admit(visitor.rank);
+                         },
                          [this](const Identity& visitor, Descriptor socket) {
                            links.enter(visitor.rank, std::move(socket));
                          }});
@@ -44,6 +50,7 @@ struct Node {
   Listener listener;
   Ear ear;
   const Session::Events events;
+  Probes probes;
   Links links;
 };
 

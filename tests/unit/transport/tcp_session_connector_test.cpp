@@ -23,8 +23,12 @@ class FakeSession final : public Session {
   Result<int> accept(Rank peer, std::string_view purpose, Deadline) override {
     return note("accept", peer, purpose, 20);
   }
+  void close(int fd) override { last = "close " + std::to_string(fd); }
+  Result<void> begin(Deadline) override { return {}; }
+  std::optional<Error> start_failure(Deadline) override { return std::nullopt; }
   void flood(std::string_view) override {}
   void leave(std::string_view) override {}
+  void give_up(const Error&) override {}
   std::uint64_t strangers() const override { return 0; }
 
   std::string last;
@@ -46,6 +50,8 @@ TEST(SessionConnector, PassesEverythingOn) {
   EXPECT_EQ(session.last, "open 3 tcp.0");
   EXPECT_EQ(*connector.accept(Rank{4}, "tcp.1", Deadline::never()), 20);
   EXPECT_EQ(session.last, "accept 4 tcp.1");
+  connector.close(10);
+  EXPECT_EQ(session.last, "close 10");
   const auto late = connector.open(Rank{9}, "tcp.0", Deadline::never());
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().kind, ErrorKind::kTimedOut);
