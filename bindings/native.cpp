@@ -170,6 +170,7 @@ NB_MODULE(_native, module) {
   module.attr("COLLECTIVES") = names<farandole::Collective>(farandole::kCollectiveCount);
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
+  module.def("unknown_settings", &farandole::unknown_settings);
   module.def("setting", &setting, nb::arg("name"));
   module.def("starters", &starters_table);
   module.def("started_by", &started_by, nb::arg("environment"));

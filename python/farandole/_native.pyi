@@ -453,5 +453,7 @@ def starters() -> list[dict[str, Any]]:
 def started_by(environment: Mapping[str, str]) -> str:
     """A name of starters(), or "alone"."""
 
+def unknown_settings() -> list[str]: ...
+
 def settings() -> list[dict[str, str]]:
     """name, type, default, value, help of every environment variable."""

@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/settings.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <numeric>
 
 namespace farandole {
 namespace {
@@ -110,6 +114,21 @@ std::string raw(const Setting& setting) {
   return value != nullptr && *value != '\0' ? value : std::string(setting.default_value);
 }
 
+/// Levenshtein's: letters to add, take away or change.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0]++;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({changed, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
 /// Multiplier of a byte suffix, 0 if unknown.
 double unit_bytes(std::string_view suffix) {
   if (suffix.empty() || suffix == "B") return 1;
@@ -154,6 +173,24 @@ Result<double> number_setting(std::string_view name) {
     return bad(setting, value, range);
   }
   return number;
+}
+
+std::vector<std::string> unknown_settings() {
+  std::vector<std::string> found;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('='));
+    if (!name.starts_with("FARANDOLE_") || name.starts_with("FARANDOLE_TEST_")) continue;
+    const Setting& nearest = *std::min_element(
+        kSettings.begin(), kSettings.end(), [name](const Setting& a, const Setting& b) {
+          return distance(name, a.name) < distance(name, b.name);
+        });
+    if (nearest.name == name) continue;
+    found.push_back(std::string(name) + " is no setting and has no effect; the nearest is " +
+                    std::string(nearest.name) + ", `farandole settings` lists all.");
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 Result<bool> flag_setting(std::string_view name) {

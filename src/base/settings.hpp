@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "farandole/result.hpp"
 
@@ -29,5 +30,9 @@ std::span<const Setting> settings();
 Result<std::string> text_setting(std::string_view name);
 Result<double> number_setting(std::string_view name);  // kInteger, kSeconds, kBytes
 Result<bool> flag_setting(std::string_view name);      // 0, 1, true, false, yes, no, on, off
+
+/// A sentence for each variable of the environment that begins as ours do and is none, with the
+/// nearest one that is. Those of tests, which have TEST after the first _, are left alone.
+std::vector<std::string> unknown_settings();
 
 }  // namespace farandole

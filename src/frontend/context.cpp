@@ -1,11 +1,13 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "base/asymmetric_fence.hpp"
+#include "base/log.hpp"
 #include "base/settings.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
@@ -183,6 +185,14 @@ std::string farewell(ContextState& state) {
   return all.text();
 }
 
+/// Once, however often the process joins a job.
+void warn_of_unknown_settings() {
+  static std::once_flag warned;
+  std::call_once(warned, [] {
+    for (const std::string& warning : unknown_settings()) log(LogLevel::kWarning, warning);
+  });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Context>> Context::from_environment() {
@@ -191,6 +201,7 @@ Result<std::unique_ptr<Context>> Context::from_environment() {
   auto state = make_context_state();
   state->job = *std::move(job);
   state->origin = Origin(state->job.rank.value());
+  if (state->job.rank == Rank{0}) warn_of_unknown_settings();
   if (auto read = read_settings(*state); !read) return read.error();
   return join(std::move(state));
 }

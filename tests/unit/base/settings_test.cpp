@@ -41,6 +41,20 @@ std::string refusal(const char* name, const char* value) {
   return "refused";
 }
 
+// Goal: a variable that begins as ours and is none is named, with the nearest that is; ours, tests'
+// and others' are not. Method: one of each kind.
+TEST(Settings, UnknownOnesAreNamedWithTheNearest) {
+  const Variable right("FARANDOLE_TIMEOUT", "7"), of_a_test("FARANDOLE_TEST_SEED", "1");
+  const Variable others("FARANDOL_TIMEOUT", "7");
+  EXPECT_TRUE(unknown_settings().empty());
+  const Variable typo("FARANDOLE_TIMOUT", "7"), far("FARANDOLE_X", "");
+  const std::vector<std::string> found = unknown_settings();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_TRUE(found[0].starts_with("FARANDOLE_TIMOUT is no setting")) << found[0];
+  EXPECT_NE(found[0].find("nearest is FARANDOLE_TIMEOUT,"), std::string::npos) << found[0];
+  EXPECT_TRUE(found[1].starts_with("FARANDOLE_X is no setting")) << found[1];
+}
+
 // Goal: without a variable, or with an empty one, the default of the table holds.
 // Method: read every setting that has a default, with a clean environment.
 TEST(Settings, DefaultsAreValid) {
