@@ -121,7 +121,9 @@ Hop Levels::hop_between(std::int64_t from, std::int64_t to) const {
   return rack_of(from) == rack_of(to) ? Hop::kRack : Hop::kFabric;
 }
 
-/// From each device the way of fewest links to every node, the widest one among several.
+/// From each device the way of fewest links to every node, the widest one among several. Devices
+/// with one link, of one rate and to one node, share what lies beyond: a host of thousands of ranks
+/// would need a table for each.
 void Levels::find_routes() {
   const std::size_t nodes = machine_.nodes.size();
   std::vector<std::vector<Step>> at(nodes);  // steps out of each node
@@ -131,38 +133,57 @@ void Levels::find_routes() {
     at[index(link.from)].push_back({number, link.to});
     at[index(link.to)].push_back({number + 1, link.from});
   }
+  std::map<std::pair<std::int32_t, double>, std::size_t> shared;  // by start and width
   for (const std::int32_t device : machine_.devices) {
-    std::vector<Step> last(nodes);
-    std::vector<std::int32_t> links(nodes, -1);
-    std::vector<double> width(nodes, 0);
-    std::deque<std::int32_t> open = {device};
-    links[index(device)] = 0;
-    width[index(device)] = 1e300;
-    for (; !open.empty(); open.pop_front()) {
-      const std::int32_t node = open.front();
-      for (const Step& step : at[index(node)]) {
-        const std::size_t next = index(step.node);
-        const double rate = machine_.links[index(step.link / 2)].bytes_per_second;
-        const double wide = std::min(width[index(node)], rate);
-        const bool nearer = links[next] < 0;
-        const bool wider = links[next] == links[index(node)] + 1 && wide > width[next];
-        if (!nearer && !wider) continue;
-        if (nearer) open.push_back(step.node);
-        links[next] = links[index(node)] + 1;
-        width[next] = wide;
-        last[next] = {step.link, node};
-      }
+    Start start{.node = device};
+    double width = 1e300;
+    if (const auto& steps = at[index(device)]; steps.size() == 1) {
+      start.node = steps[0].node;
+      start.step = {steps[0].link, device};
+      width = machine_.links[index(steps[0].link / 2)].bytes_per_second;
     }
-    routes_.push_back(std::move(last));
+    const auto [known, is_new] = shared.try_emplace({start.node, width}, routes_.size());
+    if (is_new) routes_.push_back(routes_from(start.node, width, at));
+    start.table = known->second;
+    starts_.push_back(start);
   }
+}
+
+std::vector<Levels::Step> Levels::routes_from(std::int32_t start, double width,
+                                              const std::vector<std::vector<Step>>& at) const {
+  const std::size_t nodes = at.size();
+  std::vector<Step> last(nodes);
+  std::vector<std::int32_t> links(nodes, -1);
+  std::vector<double> widths(nodes, 0);
+  std::deque<std::int32_t> open = {start};
+  links[index(start)] = 0;
+  widths[index(start)] = width;
+  for (; !open.empty(); open.pop_front()) {
+    const std::int32_t node = open.front();
+    for (const Step& step : at[index(node)]) {
+      const std::size_t next = index(step.node);
+      const double rate = machine_.links[index(step.link / 2)].bytes_per_second;
+      const double wide = std::min(widths[index(node)], rate);
+      const bool nearer = links[next] < 0;
+      const bool wider = links[next] == links[index(node)] + 1 && wide > widths[next];
+      if (!nearer && !wider) continue;
+      if (nearer) open.push_back(step.node);
+      links[next] = links[index(node)] + 1;
+      widths[next] = wide;
+      last[next] = {step.link, node};
+    }
+  }
+  return last;
 }
 
 /// `back`: from the node to the device.
 void Levels::add_path(Loads& loads, std::size_t device, std::int32_t node, Hop hop,
                       bool back) const {
   double latency = 0;
-  while (node != machine_.devices[device] && routes_[device][index(node)].link >= 0) {
-    const Step& step = routes_[device][index(node)];
+  const Start& start = starts_[device];
+  while (node != machine_.devices[device]) {
+    const Step& step = node == start.node ? start.step : routes_[start.table][index(node)];
+    if (step.link < 0) break;
     const Machine::Link& link = machine_.links[index(step.link / 2)];
     const std::int32_t used = back ? step.link ^ 1 : step.link;
     loads.links[index(used)] += 1;

@@ -129,6 +129,8 @@ class Levels {
   double seconds_per_byte(const Loads& loads, Hop hop, const Pattern& pattern) const;
   double ring_rate(Hop hop, const Pattern& pattern) const;
   void find_routes();
+  std::vector<Step> routes_from(std::int32_t start, double width,
+                                const std::vector<std::vector<Step>>& at) const;
   std::int64_t host_of(std::int64_t rank) const;
   std::int64_t local_of(std::int64_t rank) const;
   std::int64_t rank_at(std::int64_t host, std::int64_t local) const;
@@ -142,7 +144,14 @@ class Levels {
   Machine machine_;
   Placement placement_;
   std::int64_t ranks_per_host_ = 1, hosts_ = 1, ranks_per_rack_ = 1;
-  std::vector<std::vector<Step>> routes_;  // [device][node]: the last step towards the node
+  /// From where a device's messages take the routes of a table.
+  struct Start {
+    std::size_t table = 0;
+    std::int32_t node = -1;  // the device itself, or the one neighbour that it has
+    Step step;               // from the device to that
+  };
+  std::vector<std::vector<Step>> routes_;  // [table][node]: the last step towards the node
+  std::vector<Start> starts_;              // [device]
   std::map<Pattern, HopTable> known_;
 };
 
