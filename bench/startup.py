@@ -93,7 +93,16 @@ def launch(ranks: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "gates"
         path.write_bytes(bytes(4 * ranks))
-        command = [sys.executable, "-m", "farandole.cli", "run", "-n", str(ranks), "--"]
+        command = [
+            sys.executable,
+            "-m",
+            "farandole.cli",
+            "run",
+            "--oversubscribe",
+            "-n",
+            str(ranks),
+            "--",
+        ]
         command += [sys.executable, __file__, "--rank-of", str(path)]
         subprocess.run(command, check=True, timeout=2 * DEADLINE_SECONDS)
         return [json.loads(Path(f"{path}.{rank}").read_text()) for rank in range(ranks)]

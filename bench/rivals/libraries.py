@@ -127,7 +127,7 @@ def compiled(source: str, name: str, home: Path, *libraries: str) -> list[str]:
 
 
 def farandole_run(ranks: int) -> list[str]:
-    return [sys.executable, "-m", "farandole.cli", "run", "-n", str(ranks), "--"]
+    return [sys.executable, "-m", "farandole.cli", "run", "--oversubscribe", "-n", str(ranks), "--"]
 
 
 def ours(programs: Path) -> list[Library]:

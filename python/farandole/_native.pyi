@@ -454,6 +454,5 @@ def started_by(environment: Mapping[str, str]) -> str:
     """A name of starters(), or "alone"."""
 
 def unknown_settings() -> list[str]: ...
-
 def settings() -> list[dict[str, str]]:
     """name, type, default, value, help of every environment variable."""

@@ -31,9 +31,9 @@ def wrong(collective, root=0, deterministic=False):
     op = "sum" if collective in columns.REDUCING else ""
     sizes, places = [0, 4, 600, 30_000], columns.PLACES
     plan = BenchPlan(
-        collective, sizes, "float32", op, root, places, False, "", deterministic, 1, 0, ""
+        collective, sizes, "float32", op, root, places, False, "", deterministic, 1, 0
     )
-    return Bench(plan, None).run()
+    return Bench(plan).run()
 """
 
 ALL = """

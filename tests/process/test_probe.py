@@ -98,9 +98,12 @@ def test_hosts_in_namespaces(hosts: Hosts, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--end", "1K"], "--end is 1K, allowed is 64K or more"),
+        (["--end", "1K"], "--end is 1024, allowed is 64K or more"),
         (["--end", "much"], "a size is 'much'"),
-        (["--json", "/no/such/place/times.json"], "/no/such/place/times.json is in a directory"),
+        (
+            ["--json", "/no/such/place/times.json"],
+            "cannot write /no/such/place/times.json: No such file or directory",
+        ),
     ],
 )
 def test_bad_input_is_refused(arguments: list[str], message: str, tmp_path: Path) -> None:

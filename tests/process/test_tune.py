@@ -97,7 +97,7 @@ def test_in_a_job_it_measures_that_job(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--end", "much"], "--end: a size is 'much'"),
+        (["--end", "much"], "'--end': a size is 'much'"),
         (["--end", "32"], "--end is 32, allowed is 64 bytes or more"),
         (["--collectives", "allreduce,barrier"], "--collectives has 'barrier', allowed are all"),
         (["--collectives", "reduce,reduce"], "allowed is each name once"),
@@ -112,7 +112,7 @@ def test_bad_input_is_refused(arguments: list[str], message: str, tmp_path: Path
 def test_a_folder_that_is_not_there_is_refused() -> None:
     done = tune("-o", "/no/such/place/file")
     assert done.returncode == 2
-    assert "is in a directory" in done.stderr
+    assert "cannot write /no/such/place/file: No such file or directory" in done.stderr
 
 
 def test_one_rank_is_refused(start: Start, tmp_path: Path) -> None:

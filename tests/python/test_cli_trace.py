@@ -384,5 +384,8 @@ def test_output_is_checked(
     assert files[0].read_bytes() == before
     absent = tmp_path / "absent" / "out.json"
     for arguments in (["merge", *files, "-o", absent], ["summary", *files, "--json", absent]):
-        text = refusal(monkeypatch, capsys, *arguments)
-        assert f"{absent}: cannot be written: No such file or directory" in text
+        monkeypatch.setattr(sys, "argv", ["farandole", "trace", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert end.value.code == 2
+        assert f"cannot write {absent}: No such file or directory" in capsys.readouterr().err

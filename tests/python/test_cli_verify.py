@@ -99,7 +99,7 @@ def test_spot_checks_say_what_they_leave_out() -> None:
 
 @pytest.mark.parametrize("spot", ["0", "12,x", "-4"])
 def test_spots_are_numbers(spot: str) -> None:
-    assert "--spot is" in verified("--spot", spot, status=2)
+    assert "'--spot'" in verified("--spot", spot, status=2)
 
 
 def test_wrong_algorithm_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,4 +135,6 @@ class _Patched:
 
 
 def test_unknown_algorithm_is_refused() -> None:
-    assert "no algorithm is called nosuch" in verified("--algorithm", "nosuch", status=2)
+    assert "--algorithm is nosuch, none of any collective" in verified(
+        "--algorithm", "nosuch", status=2
+    )

@@ -112,6 +112,8 @@ DAMAGES = [
     ('nics = ["nic0", "nic0"]', 'nics = ["nic0"]', 24, "1 NICs, allowed is one for each of 2"),
     ("hosts = 2", "hosts = 2.5", 27, "network.hosts is 2.5, allowed is a whole number"),
     ("hosts = 2", "hosts = true", 27, "network.hosts is True, allowed is a whole number"),
+    ("hosts = 2", f"hosts = {10**23}", 27, "network.hosts is 24 digits long, allowed is up to"),
+    ("latency_us = 0.5", f"latency_us = {10**400}", 20, "is 401 digits long, allowed is up to"),
     ("nic_rate_GBps = 1.5", "nic_rate_GBps = nan", 28, "nic_bytes_per_second is nan"),
     ("nic_rate_GBps = 1.5", "", 26, "nic_bytes_per_second is 0, allowed is a rate"),
     ("efficiency = 0.5", "efficiency = 2", 35, "hops.host.efficiency is 2"),

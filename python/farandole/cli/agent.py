@@ -44,6 +44,7 @@ from farandole.cli.launcher import (
     LaunchError,
     LaunchOptions,
     forward_signals,
+    refuse_crowding,
     resolve_command,
 )
 from farandole.cli.output import RankStream
@@ -233,6 +234,7 @@ class _Part:
             environment["PATH"] += os.pathsep + here
         os.environ.update(environment)
         self._command = resolve_command(job["command"])
+        refuse_crowding(job["local_size"], job["oversubscribe"])
         self.meeting_point: dict[str, Any] = {}
         self._listener: socket.socket | None = None
         if self._ranks.start == 0:

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from farandole.report.tables import Row, as_json, as_markdown, print_table
+from farandole.cli.arguments import Json, write_json
+from farandole.report.tables import Row, as_markdown, print_table
 
 COLUMNS = ("collective", "name", "cost", "needs", "options", "source", "summary")
 SOURCES = {
@@ -61,7 +62,7 @@ one pipelined chain, 2(p-2+m)a + 2nb with m = 16 pieces, and reducescatter has n
 
 
 def algorithms(
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/algorithms.md.")] = False,
 ) -> None:
     """List the algorithms of every collective.
@@ -71,12 +72,12 @@ def algorithms(
     """
     from farandole import _native
 
-    if json and markdown:
+    if json is not None and markdown:
         raise typer.BadParameter("give --json or --markdown, not both")
     rows = _native.algorithms()
-    if json:
-        print(as_json(rows))
-    elif markdown:
+    if write_json(json, rows):
+        return
+    if markdown:
         print(document(rows), end="")
     else:
         print_table(rows, COLUMNS, wrapped=COLUMNS[2:])

@@ -4,9 +4,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 COLLECTIVES = (
     "allreduce",
@@ -20,6 +19,7 @@ COLLECTIVES = (
     "sendrecv",
     "barrier",
 )
+WITH_ALGORITHMS = COLLECTIVES[:-2] + COLLECTIVES[-1:]  # as the planner knows them
 REDUCING = ("allreduce", "reduce", "reducescatter")
 ROOTED = ("reduce", "broadcast", "gather", "scatter")
 DIVIDED = ("reducescatter", "allgather", "gather", "scatter", "alltoall")
@@ -30,7 +30,7 @@ NEVER_IN_PLACE = ("sendrecv", "barrier")
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """`iterations` None: as many as the time allows. `json_path` empty: no file."""
+    """`iterations` None: as many as the time allows."""
 
     collective: str
     sizes: Sequence[int]
@@ -43,14 +43,6 @@ class BenchPlan:
     deterministic: bool
     iterations: int | None
     warmup: int | None
-    json_path: str
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> BenchPlan:
-        return BenchPlan(**json.loads(text))
 
 
 def elements_per_rank(collective: str, size_bytes: int, item_bytes: int, rank_count: int) -> int:

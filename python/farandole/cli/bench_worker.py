@@ -4,10 +4,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import sys
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,26 +27,33 @@ def _places() -> str:
 
 
 class Bench:
-    def __init__(self, plan: BenchPlan, output: IO[str] | None) -> None:
+    """`output`: the file for JSON lines, of rank 0; `only_json`: they are all that is printed."""
+
+    def __init__(
+        self, plan: BenchPlan, output: IO[str] | None = None, only_json: bool = False
+    ) -> None:
         self._plan = plan
         self._world = farandole.world()
         self._rank, self._size = self._world.rank, self._world.size
         self._cases = Cases(self._world, plan)
         self._output = output
+        self._only_json = only_json
         self._wrong = 0
 
     def run(self) -> int:
         """All rows; the number of wrong elements."""
         plan = self._plan
         how = ", deterministic" if plan.deterministic else ""
-        self._say(f"# {plan.collective} among {self._size} ranks on this machine{how}{_places()}")
+        hosts = farandole.cross_size()
+        where = "this machine" if hosts == 1 else f"{hosts} hosts"
+        self._say(f"# {plan.collective} among {self._size} ranks on {where}{how}{_places()}")
         self._say(columns.header(plan.places))
         for size_bytes in plan.sizes:
             self._row(size_bytes)
         return self._wrong
 
     def _say(self, text: str, end: str = "\n") -> None:
-        if self._rank == 0:
+        if self._rank == 0 and not self._only_json:
             print(text, end=end, flush=True)
 
     def _row(self, size_bytes: int) -> None:
@@ -98,8 +103,11 @@ class Bench:
         )
 
     def _record(self, row: dict[str, Any]) -> None:
+        line = json.dumps(row) + "\n"
+        if self._only_json and self._rank == 0:
+            print(line, end="", flush=True)
         if self._output is not None:
-            self._output.write(json.dumps(row) + "\n")
+            self._output.write(line)
             self._output.flush()
 
     # Which plan it was
@@ -136,23 +144,3 @@ def _since(
     before: dict[str, dict[str, int]], now: dict[str, dict[str, int]], key: str
 ) -> dict[str, int]:
     return {name: row[key] - before.get(name, {key: 0})[key] for name, row in now.items()}
-
-
-def main() -> int:
-    plan = BenchPlan.from_json(sys.argv[1])
-    try:
-        farandole.init()
-        with contextlib.ExitStack() as files:
-            output = None
-            if plan.json_path and farandole.rank() == 0:
-                output = files.enter_context(Path(plan.json_path).open("w", encoding="utf-8"))
-            wrong = Bench(plan, output).run()
-        farandole.shutdown()
-    except farandole.FarandoleError as error:
-        print(f"farandole bench: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

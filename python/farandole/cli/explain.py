@@ -9,19 +9,27 @@ from typing import Annotated, Any
 
 import typer
 
+from farandole.cli.arguments import Root, Svg, complete, write
+from farandole.cli.bench_plan import WITH_ALGORITHMS
+
 RANKS_MAX = 256
 
 
 def explain(
-    collective: Annotated[str, typer.Argument(help="As in `farandole algorithms`.")],
+    collective: Annotated[
+        str,
+        typer.Argument(
+            help="As in `farandole algorithms`.", autocompletion=complete(*WITH_ALGORITHMS)
+        ),
+    ],
     algorithm: Annotated[
         str, typer.Option(help="As in `farandole algorithms`, with options: knomial:radix=4.")
     ],
     rank_count: Annotated[
         int, typer.Option("-n", "--ranks", min=1, max=RANKS_MAX, help="Number of ranks.")
     ] = 4,
-    root: Annotated[int, typer.Option(min=0, help="The rank that has, or gets, all.")] = 0,
-    svg: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
+    root: Root = 0,
+    svg: Svg = None,
     text: Annotated[
         bool, typer.Option("--text", help="Print the schedule in its own file format.")
     ] = False,
@@ -54,9 +62,10 @@ def _write_svg(path: Path, drawing: Any, title: str, facts: str) -> None:
     from farandole.report.schedule_svg import schedule_svg
 
     try:
-        path.write_text(schedule_svg(drawing, title, facts), encoding="utf-8")
+        picture = schedule_svg(drawing, title, facts)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
+    write(path, picture)
 
 
 def _about(table: list[dict[str, str]], collective: str, algorithm: str) -> str:
@@ -67,7 +76,6 @@ def _about(table: list[dict[str, str]], collective: str, algorithm: str) -> str:
 
 
 def _print(drawing: Any, title: str, facts: str, about: str) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from farandole.report.schedule_text import (
@@ -76,8 +84,9 @@ def _print(drawing: Any, title: str, facts: str, about: str) -> None:
         rounds_table,
         summary_table,
     )
+    from farandole.report.tables import console_of_stdout
 
-    console = Console()
+    console = console_of_stdout()
     console.print(Text(title, style="bold"))
     console.print(Text(f"{about}\n{facts}"))
     if drawing.rank_count <= DETAILED_RANKS_MAX:

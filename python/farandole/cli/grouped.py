@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from typer.core import TyperCommand
+from farandole.cli.command import Command
 
 
-def grouped(panels: Mapping[str, Sequence[str]]) -> type[TyperCommand]:
+def grouped(panels: Mapping[str, Sequence[str]]) -> type[Command]:
     """A class of commands whose help lists parameters under the headings of `panels`, or under
     their own `rich_help_panel`; the rest as "Arguments" and "Options", which come first."""
     of_parameter = {name: panel for panel, names in panels.items() for name in names}
 
-    class Grouped(TyperCommand):
+    class Grouped(Command):
         def format_options(self, ctx: Any, formatter: Any) -> None:
             groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
             for parameter in self.get_params(ctx):

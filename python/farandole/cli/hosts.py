@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SLOTS_MAX = 1_000_000
+_BYTES_MAX = 16 << 20  # of a file
 # No leading "-": ssh would take such a host for an option.
 _NAME = r"(?:[A-Za-z0-9_][\w.-]*@)?(?:[A-Za-z0-9_][\w.-]*|\[[0-9A-Fa-f:.]+\])"
 _HOST = re.compile(rf"(?P<name>{_NAME})(?::(?P<slots>.*))?")
@@ -60,9 +61,13 @@ def read_hostfile(path: Path) -> list[Host]:
     Raises HostsError naming the file and the line.
     """
     try:
-        lines = path.read_text().splitlines()
+        with path.open("rb") as file:
+            data = file.read(_BYTES_MAX + 1)
+        lines = data.decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise HostsError(f"cannot read the hostfile: {error}") from error
+    if len(data) > _BYTES_MAX:
+        raise HostsError(f"the hostfile {path} has more than {_BYTES_MAX >> 20} MiB")
     found = []
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()

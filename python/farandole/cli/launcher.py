@@ -47,6 +47,8 @@ NOT_FOUND_STATUS = 127  # as of a shell
 NOT_EXECUTABLE_STATUS = 126
 OUTPUT_LOST_STATUS = 74  # EX_IOERR of sysexits.h
 READER_GONE_STATUS = 128 + signal.SIGPIPE
+INVALID_STATUS = 2  # as of a wrong argument
+RANKS_PER_CORE_MAX = 8  # without --oversubscribe
 
 
 class LaunchError(Exception):
@@ -77,6 +79,7 @@ class LaunchOptions:
     timeout_seconds: float | None = None
     grace_seconds: float = 5.0
     bind: bool = False
+    oversubscribe: bool = False  # see refuse_crowding()
 
 
 @dataclass
@@ -462,6 +465,17 @@ class JobStatus:
             return False
         self.value, self.final = status, killed
         return True
+
+
+def refuse_crowding(rank_count: int, oversubscribe: bool) -> None:
+    """LaunchError for so many ranks on this host, before any of them is started."""
+    cores = len(usable_cores())
+    if rank_count > RANKS_PER_CORE_MAX * cores and not oversubscribe:
+        raise LaunchError(
+            f"{rank_count} ranks on {cores} core{'s' if cores > 1 else ''} are more than "
+            f"{RANKS_PER_CORE_MAX} for each; --oversubscribe allows it",
+            INVALID_STATUS,
+        )
 
 
 def resolve_command(command: Sequence[str]) -> list[str]:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from farandole.cli.sizes import parse_size
+from farandole.cli.arguments import (
+    BYTES_BY_DEFAULT,
+    RANKS_MAX,
+    Bytes,
+    Collective,
+    FactorMax,
+    Json,
+    MachineIfGiven,
+    RankCount,
+    check_factor_max,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from farandole import _native
@@ -20,20 +31,14 @@ _SIMULATED = 5
 
 
 def plan(
-    rank_count: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")],
-    machine: Annotated[
-        str | None, typer.Option("--machine", "-m", help="A machine's name, or a file of one.")
-    ] = None,
-    collective: Annotated[str, typer.Option(help="Which collective.")] = "allreduce",
-    size: Annotated[
-        str, typer.Option("--bytes", "-b", help="Of a rank's larger side, as in 128MiB.")
-    ] = "128MiB",
+    rank_count: RankCount,
+    machine: MachineIfGiven = None,
+    collective: Collective = "allreduce",
+    size_bytes: Bytes = BYTES_BY_DEFAULT,
     ranks_per_host: Annotated[
-        int, typer.Option(min=0, help="0: as many as a host has devices.")
+        int, typer.Option(min=0, max=RANKS_MAX, help="0: as many as a host has devices.")
     ] = 0,
-    factor_max: Annotated[
-        int, typer.Option(min=0, help="Largest layer of a hierarchy; 0: any.")
-    ] = 0,
+    factor_max: FactorMax = 0,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Every hierarchy, not the promising ones.")
     ] = False,
@@ -43,7 +48,7 @@ def plan(
     simulate: Annotated[
         bool, typer.Option("--simulate", help="Simulate the first few as well.")
     ] = False,
-    json: Annotated[Path | None, typer.Option(help="Write JSON to this file; -: print it.")] = None,
+    json: Json = None,
 ) -> None:
     """Show which algorithm a call would take on a machine, and what is predicted for the others.
 
@@ -52,12 +57,7 @@ def plan(
     """
     from farandole import _native
 
-    size_bytes = _parse_bytes(size)
-    if collective not in _native.COLLECTIVES:
-        allowed = ", ".join(_native.COLLECTIVES)
-        raise typer.BadParameter(f"--collective is {collective!r}, allowed are {allowed}")
-    if factor_max == 1:
-        raise typer.BadParameter("--factor-max is 1, allowed are 0 and 2 or more")
+    check_factor_max(factor_max)
     if ranks_per_host > rank_count:
         raise typer.BadParameter(
             f"--ranks-per-host is {ranks_per_host}, allowed are 0 to {rank_count}, the ranks"
@@ -84,13 +84,6 @@ def plan(
     if simulate:
         found["simulated"] = _simulate(described, found)
     _report(found, explain, json)
-
-
-def _parse_bytes(size: str) -> int:
-    try:
-        return parse_size(size)
-    except ValueError as error:
-        raise typer.BadParameter(f"--bytes: {error}") from error
 
 
 def _machine(given: str | None, rank_count: int, ranks_per_host: int) -> _native.Machine:
@@ -133,19 +126,11 @@ def _simulate(machine: _native.Machine, found: Mapping[str, Any]) -> list[dict[s
 
 
 def _report(found: Mapping[str, Any], explain: bool, json: Path | None) -> None:
-    from json import dumps
-
     from farandole.report import plan as report
     from farandole.report.tables import print_table
 
-    if json is not None and str(json) == "-":
-        print(dumps(found, indent=1))
+    if write_json(json, found):
         return
-    if json is not None:
-        try:
-            json.write_text(dumps(found, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise typer.BadParameter(f"cannot write {json}: {error.strerror}") from error
     candidates = found["predicted"]
     print(
         f"{found['collective']} of {found['bytes']:,} bytes among {found['ranks']} ranks "

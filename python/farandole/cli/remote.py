@@ -161,6 +161,7 @@ class RemoteLauncher:
             own_environment=dict(options.environment),
             grace_seconds=options.grace_seconds,
             bind=options.bind,
+            oversubscribe=options.oversubscribe,
             addresses=self._addresses(agent.placement.host),
         )
 

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from farandole.cli.arguments import RANKS_MAX, TRANSPORTS, Oversubscribe, choice, output_problem
 from farandole.cli.grouped import grouped
 from farandole.cli.horovod import LOG_LEVELS, PANEL, timeline_file, translate_variables
 from farandole.cli.hosts import HostsError, parse_hosts, place, read_hostfile
@@ -23,6 +24,7 @@ from farandole.cli.launcher import (
     Output,
     forward_signals,
     report_to_stderr,
+    refuse_crowding,
     resolve_command,
 )
 from farandole.cli.output import OutputFolder
@@ -56,7 +58,10 @@ def run(
         ),
     ],
     rank_count: Annotated[
-        int, typer.Option("-n", "-np", "--ranks", "--num-proc", min=1, help="Number of processes.")
+        int,
+        typer.Option(
+            "-n", "-np", "--ranks", "--num-proc", min=1, max=RANKS_MAX, help="Number of processes."
+        ),
     ],
     prefix_output: Annotated[
         bool,
@@ -79,8 +84,10 @@ def run(
     bind: Annotated[
         bool, typer.Option("--bind/--no-bind", help="Give each rank its own share of the cores.")
     ] = False,
+    oversubscribe: Oversubscribe = False,
     transport: Annotated[
-        str | None, typer.Option(help="Sets FARANDOLE_TRANSPORT: auto, shm or tcp.")
+        str | None,
+        choice("--transport", words=TRANSPORTS, help="Sets FARANDOLE_TRANSPORT."),
     ] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="Sets FARANDOLE_ALGORITHM; see `farandole algorithms`.")
@@ -281,7 +288,9 @@ def run(
         timeout_seconds=timeout,
         grace_seconds=grace,
         bind=bind,
+        oversubscribe=oversubscribe,
     )
+    refuse_unusable(options, everywhere=all(placement.host.is_here for placement in placements))
     if all(placement.host.is_here for placement in placements):
         raise typer.Exit(_launch_here(options))
     ssh = Ssh(ssh_command, ssh_port, ssh_identity_file)
@@ -319,6 +328,7 @@ def launch(options: LaunchOptions, remote: RemoteLauncher | None = None) -> int:
     try:
         lead_session()
         if remote is None:
+            refuse_crowding(options.rank_count, options.oversubscribe)
             launcher = Launcher(options)
             with forward_signals(launcher, launcher.reap), launcher:
                 return launcher.wait()
@@ -328,6 +338,26 @@ def launch(options: LaunchOptions, remote: RemoteLauncher | None = None) -> int:
         return _refuse(str(error), error.status)
     except OSError as error:
         return _refuse(f"cannot start {options.command[0]}: {error}", NOT_EXECUTABLE_STATUS)
+
+
+def refuse_unusable(options: LaunchOptions, everywhere: bool) -> None:
+    """Before anything starts: folders and files in which nothing can be written. `everywhere`: all
+    ranks are here; else the files of FARANDOLE_TIMELINE and its like are on their hosts."""
+    folder = options.output
+    if isinstance(folder, OutputFolder):
+        option = "--output-filename" if folder.as_horovodrun else "--output-dir"
+        file = folder.file(0, 1, options.rank_count)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            problem = f"cannot make {file.parent}: {error}"
+            raise typer.BadParameter(f"{option}: {problem}") from error
+        if unusable := output_problem(file):
+            raise typer.BadParameter(f"{option}: {unusable}")
+    for name in ("FARANDOLE_TIMELINE", "FARANDOLE_AUTOTUNE_LOG") if everywhere else ():
+        path = options.environment.get(name) or os.environ.get(name)
+        if path and (problem := output_problem(Path(path))):
+            raise typer.BadParameter(f"{name}: {problem}")
 
 
 def parse_environment(assignments: Sequence[str]) -> dict[str, str]:

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from farandole.report.tables import as_json, as_markdown, print_table
+from farandole.cli.arguments import Json, write_json
+from farandole.report.tables import as_markdown, print_table
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 
 SETTING_COLUMNS = ("name", "type", "default", "value", "help")
@@ -46,7 +47,7 @@ one. A process without any of these variables, and Slurm's batch script, is a jo
 
 
 def settings(
-    json: AsJson = False,
+    json: Json = None,
     markdown: AsMarkdown = False,
     starters: Annotated[
         bool,
@@ -54,15 +55,15 @@ def settings(
     ] = False,
 ) -> None:
     """List the environment variables and their values here."""
-    if json and markdown:
+    if json is not None and markdown:
         raise typer.BadParameter("give --json or --markdown, not both")
     if starters:
         _show_starters(json, markdown)
         return
     rows = visible_settings()
-    if json:
-        print(as_json(rows))
-    elif markdown:
+    if write_json(json, rows):
+        return
+    if markdown:
         print(as_markdown(rows, SETTING_COLUMNS_OF_DOCUMENTS))
     else:
         print_table(rows, SETTING_COLUMNS, wrapped=("value", "help"))
@@ -79,11 +80,11 @@ def visible_settings() -> list[dict[str, str]]:
     return rows
 
 
-def _show_starters(json: bool, markdown: bool) -> None:
+def _show_starters(json: Path | None, markdown: bool) -> None:
     rows = starter_rows()
-    if json:
-        print(as_json(rows))
-    elif markdown:
+    if write_json(json, rows):
+        return
+    if markdown:
         print(_STARTERS_INTRODUCTION + as_markdown(rows, STARTER_COLUMNS))
     else:
         columns = [name for name in STARTER_COLUMNS if "local" not in name and name != "job"]

@@ -4,43 +4,50 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
-from farandole.cli.arguments import choice, size
+from farandole.cli.arguments import (
+    BYTES_BY_DEFAULT,
+    COUNT_MAX,
+    Bytes,
+    Collective,
+    Json,
+    Machine,
+    RankCount,
+    Root,
+    choice,
+    write_json,
+)
 from farandole.sweeps import ROUTINGS
 
+FACTOR_MAX = 1e6
 PATHS = ("auto", "events", "rounds")
 
 
 def collective(
-    machine: Annotated[
-        str, typer.Option("--machine", "-m", help="A machine's name, or a file of one.")
-    ],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")],
+    machine: Machine,
+    ranks: RankCount,
     algorithm: Annotated[
         str, typer.Option(help="As in `farandole algorithms`: hierarchical:layers=4ring/32ring.")
     ],
-    collective: Annotated[str, typer.Option(help="As in `farandole algorithms`.")] = "allreduce",
-    size_bytes: Annotated[
-        str, typer.Option("--bytes", help="Of a rank: the larger of its input and output.")
-    ] = "128MiB",
-    root: Annotated[int, typer.Option(min=0, help="The rank that has, or gets, all.")] = 0,
+    collective: Collective = "allreduce",
+    size_bytes: Bytes = BYTES_BY_DEFAULT,
+    root: Root = 0,
     routing: Annotated[
-        str, typer.Option(help="Over a rack's uplinks: static_hash, destination or ideal.")
+        str, choice("--routing", words=ROUTINGS, help="Over a rack's uplinks.")
     ] = "static_hash",
     seeds: Annotated[
-        int, typer.Option(min=1, help="Hashes to try; median and range are shown.")
+        int, typer.Option(min=1, max=10_000, help="Hashes to try; median and range are shown.")
     ] = 1,
-    path: Annotated[str, typer.Option(help="Of the simulator: auto, events or rounds.")] = "auto",
+    path: Annotated[str, choice("--path", words=PATHS, help="Of the simulator.")] = "auto",
     straggler: Annotated[
         list[str] | None,
         typer.Option(help="FACTOR@RANK: calls, copies and reductions of a rank take longer."),
     ] = None,
-    links: Annotated[int, typer.Option(min=0, help="Busiest links to show.")] = 8,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    links: Annotated[int, typer.Option(min=0, max=COUNT_MAX, help="Busiest links to show.")] = 8,
+    json: Json = None,
 ) -> None:
     """Time one call of a collective, round by round, as messages share the machine's links.
 
@@ -50,10 +57,8 @@ def collective(
     from farandole import _native, machines
     from farandole.report import simulation as report
 
-    choice(routing, ROUTINGS, "routing")
-    choice(path, PATHS, "path")
     if seeds > 1 and routing != "static_hash":
-        raise typer.BadParameter("only static_hash has seeds", param_hint="seeds")
+        raise typer.BadParameter("only static_hash has seeds", param_hint="--seeds")
     described = machines.load(machine).machine()
     schedule = _native.Schedule.build(collective, algorithm, ranks, root)
     options: dict[str, Any] = {
@@ -61,13 +66,12 @@ def collective(
         "slow_down": _slow_down(straggler or [], ranks),
         "busiest_links": links,
     }
-    call: report.Call = (schedule, size(size_bytes, "bytes"), [], [])
+    call: report.Call = (schedule, size_bytes, [], [])
     runs = [
         report.timed(_native.Simulator(described, ranks, routing=routing, seed=seed), call, options)
         for seed in range(seeds)
     ]
-    if as_json:
-        print(json.dumps(report.summary(runs), indent=2))
+    if write_json(json, report.summary(runs)):
         return
     report.print_simulation(runs, f"{machine}, {ranks:,} ranks: {collective} by {algorithm}")
 
@@ -81,10 +85,11 @@ def _slow_down(given: list[str], ranks: int) -> list[float]:
             value, index = float(factor), int(rank)
         except ValueError:
             value, index = -1.0, -1
-        if not (0 <= value < float("inf") and 0 <= index < ranks):
+        if not (0 <= value <= FACTOR_MAX and 0 <= index < ranks):
             raise typer.BadParameter(
-                f"'{text}' is not FACTOR@RANK, with a rank from 0 to {ranks - 1}",
-                param_hint="straggler",
+                f"'{text}' is not FACTOR@RANK, with a factor up to {FACTOR_MAX:g} and a rank from "
+                f"0 to {ranks - 1}",
+                param_hint="--straggler",
             )
         factors[index] = value
     return factors if given else []

@@ -4,36 +4,39 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
-from farandole.cli.arguments import size
+from farandole.cli.arguments import BYTES_BY_DEFAULT, Json, Machine, RankCount, write_json
+from farandole.cli.training_options import (
+    GROUPS_MAX,
+    Batch,
+    CycleTime,
+    DeviceTflops,
+    FusionThreshold,
+    Model,
+)
 
 
 def training(
-    machine: Annotated[
-        str, typer.Option("--machine", "-m", help="A machine's name, or a file of one.")
-    ],
-    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="Number of ranks.")],
-    model: Annotated[
-        str, typer.Option(help="alexnet, vgg16, vgg19, resnet50, fcn-220m, gpt2, ...")
-    ] = "resnet50",
-    batch: Annotated[float, typer.Option(help="Samples of a rank and step.")] = 32.0,
-    device_tflops: Annotated[
-        float, typer.Option(help="10^12 operations per second that a device reaches.")
-    ] = 7.0,
-    fusion_threshold: Annotated[str, typer.Option(help="Bytes fused at most.")] = "128MiB",
-    cycle_time_ms: Annotated[float, typer.Option(min=0.0, help="The coordinator's.")] = 1.0,
-    groups: Annotated[int, typer.Option(min=0, help="Explicit groups of gradients; 0: none.")] = 0,
+    machine: Machine,
+    ranks: RankCount,
+    model: Model = "resnet50",
+    batch: Batch = 32.0,
+    device_tflops: DeviceTflops = 7.0,
+    fusion_threshold: FusionThreshold = BYTES_BY_DEFAULT,
+    cycle_time_ms: CycleTime = 1.0,
+    groups: Annotated[
+        int, typer.Option(min=0, max=GROUPS_MAX, help="Explicit groups of gradients; 0: none.")
+    ] = 0,
     cache: Annotated[
         bool, typer.Option(help="Known tensors are bits of one allreduce; else a tree agrees.")
     ] = True,
     overlap: Annotated[
         bool, typer.Option(help="Gradients travel while the backward pass goes on.")
     ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: Json = None,
 ) -> None:
     """Simulate a step: compute, the coordinator's cycles, fused allreduces, what stays exposed.
 
@@ -48,15 +51,14 @@ def training(
         model=model,
         batch=batch,
         device_tflops=device_tflops,
-        fusion_threshold_bytes=size(fusion_threshold, "fusion-threshold"),
+        fusion_threshold_bytes=fusion_threshold,
         cycle_seconds=cycle_time_ms * 1e-3,
         group_count=groups,
         design="cached" if cache else "tree",
         overlap=overlap,
     )
     step = scaling.train(chosen, ranks, scaling.AllreduceTimes(described, ranks))
-    if as_json:
-        print(json.dumps({"kind": "simulated", **step.fields()}, indent=2))
+    if write_json(json, {"kind": "simulated", **step.fields()}):
         return
     print(f"{machine}, {ranks:,} ranks: {model}, {batch:g} samples per rank")
     row = step_row(step)

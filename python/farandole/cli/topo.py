@@ -4,18 +4,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from farandole.cli.arguments import Json, MachineIfGiven, Svg, printed, write
+
 
 def topo(
-    machine: Annotated[
-        str | None, typer.Option("--machine", "-m", help="A machine's name, or a file of one.")
-    ] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write a picture to this file.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write JSON to this file; -: print it.")] = None,
+    machine: MachineIfGiven = None,
+    svg: Svg = None,
+    json: Json = None,
     names: Annotated[bool, typer.Option("--list", help="List the machines and exit.")] = False,
 ) -> None:
     """Show what this host, or a described machine, is made of.
@@ -42,17 +41,8 @@ def topo(
         description = describe_host(host)
         tree = report.host_tree(host)
     if svg is not None:
-        _write(svg, report.machine_svg(description))
-    if json is not None and str(json) == "-":
-        print(report.machine_json(description))
-        return
+        write(svg, report.machine_svg(description))
     if json is not None:
-        _write(json, report.machine_json(description) + "\n")
-    report.print_tree(tree)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"cannot write {path}: {error.strerror}") from error
+        write(json, report.machine_json(description) + "\n")
+    if not printed(json):
+        report.print_tree(tree)

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from farandole.cli.arguments import Json, output_file, write_json
+from farandole.cli.command import Command
+
 if TYPE_CHECKING:
     from farandole.report.trace import Summary
 
@@ -22,11 +25,11 @@ trace = typer.Typer(
 )
 
 
-@trace.command()
+@trace.command(cls=Command)
 def merge(
     files: Files,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="File to write; .gz is compressed.")
+        Path, output_file("-o", "--output", help="File to write; .gz is compressed.")
     ],
     partial: Partial = False,
 ) -> None:
@@ -43,10 +46,10 @@ def merge(
     print(f"{output}: {len(traces)} of {traces[0].size} ranks, {events:,} events")
 
 
-@trace.command()
+@trace.command(cls=Command)
 def summary(
     files: Files,
-    json: Annotated[Path | None, typer.Option(help="Write everything to this file, too.")] = None,
+    json: Json = None,
     partial: Partial = False,
 ) -> None:
     """Tell where the time of a job went.
@@ -55,23 +58,13 @@ def summary(
     longest, the counters, and how many events were dropped. Times are of all ranks together;
     p50 and p99 are of single events.
     """
-    from farandole.errors import InvalidArgumentError
+    from dataclasses import asdict
+
     from farandole.report.trace import load_all, summarize
 
     result = summarize(load_all(files, partial))
-    if json is not None:
-        try:
-            json.write_text(_as_json(result))
-        except OSError as error:
-            raise InvalidArgumentError(f"{json}: cannot be written: {error.strerror}") from error
-    _print(result)
-
-
-def _as_json(result: Summary) -> str:
-    from dataclasses import asdict
-    from json import dumps
-
-    return dumps(asdict(result), indent=2) + "\n"
+    if not write_json(json, asdict(result)):
+        _print(result)
 
 
 def _print(result: Summary) -> None:

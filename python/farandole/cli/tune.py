@@ -4,39 +4,35 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from farandole.cli.arguments import Oversubscribe, output_file, size_option
 from farandole.cli.bench_plan import COLLECTIVES, WITHOUT_ALGORITHMS
-from farandole.cli.findings import NO_JOB, started_by
-from farandole.cli.launcher import LaunchOptions
-from farandole.cli.run import launch
-from farandole.cli.sizes import parse_size, size_steps
+from farandole.cli.joined import JobRanks, Ranks, Transport, measure
+from farandole.cli.sizes import size_steps
 
 _TUNED = tuple(name for name in COLLECTIVES if name not in WITHOUT_ALGORITHMS)
 _SIZE_BYTES_MIN, _FACTOR = 64, 4
 
 
 def tune(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Tuning file to write.")],
-    rank_count: Annotated[
-        int, typer.Option("-n", "--ranks", min=2, help="Processes to start, outside of a job.")
-    ] = 2,
-    end: Annotated[str, typer.Option("-e", "--end", help="Largest size.")] = "64MiB",
+    output: Annotated[Path, output_file("-o", "--output", help="Tuning file to write.")],
+    rank_count: JobRanks = None,
+    end: Annotated[int, size_option("-e", "--end", default="64MiB", help="Largest size.")] = 64
+    << 20,
     collectives: Annotated[
         str, typer.Option(help="Which, separated by commas.")
     ] = "allreduce,broadcast,reducescatter,allgather",
     seconds: Annotated[
-        float, typer.Option(min=0.0, help="To measure each candidate of each size for.")
+        float,
+        typer.Option(min=0.0, max=3600.0, help="To measure each candidate of each size for."),
     ] = 0.2,
-    transport: Annotated[
-        str | None, typer.Option(help="auto, shm or tcp; outside of a job.")
-    ] = None,
+    transport: Transport = None,
+    oversubscribe: Oversubscribe = False,
 ) -> None:
     """Measure the algorithms that the model puts near the front, and write a tuning file.
 
@@ -46,18 +42,13 @@ def tune(
     the predictions are those for that machine.
     """
     names = _names(collectives)
-    sizes = _sizes(end)
-    if not output.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{output} is in a directory that does not exist")
-    if started_by(os.environ) != NO_JOB:
-        if transport is not None:
-            raise typer.BadParameter("--transport is for `farandole run` in a job")
-        _measure(output, names, sizes, seconds)
-        return
-    command = [sys.executable, "-m", "farandole.cli", "tune", "-o", str(output.absolute())]
-    command += ["-e", end, "--collectives", collectives, "--seconds", str(seconds)]
-    environment = {} if transport is None else {"FARANDOLE_TRANSPORT": transport}
-    raise typer.Exit(launch(LaunchOptions(command, rank_count, environment)))
+    if end < _SIZE_BYTES_MIN:
+        raise typer.BadParameter(f"--end is {end}, allowed is {_SIZE_BYTES_MIN} bytes or more")
+    if rank_count == 1:
+        raise typer.BadParameter("--ranks is 1, allowed are 2 or more")
+    sizes = size_steps(_SIZE_BYTES_MIN, end, _FACTOR)
+    ranks = Ranks(rank_count, 2, transport, oversubscribe, [output], 2 * end)
+    measure(ranks, lambda: _measure(output, names, sizes, seconds))
 
 
 def _names(collectives: str) -> list[str]:
@@ -72,16 +63,6 @@ def _names(collectives: str) -> list[str]:
     return names
 
 
-def _sizes(end: str) -> list[int]:
-    try:
-        sizes = size_steps(_SIZE_BYTES_MIN, parse_size(end), _FACTOR)
-    except ValueError as error:
-        raise typer.BadParameter(f"--end: {error}") from error
-    if not sizes:
-        raise typer.BadParameter(f"--end is {end}, allowed is {_SIZE_BYTES_MIN} bytes or more")
-    return sizes
-
-
 def _measure(output: Path, names: Sequence[str], sizes: Sequence[int], seconds: float) -> None:
     """Every rank of the job; rank 0 writes and prints."""
     import farandole
@@ -91,9 +72,6 @@ def _measure(output: Path, names: Sequence[str], sizes: Sequence[int], seconds: 
     from farandole.errors import InvalidArgumentError
     from farandole.report.tables import print_table
 
-    farandole.init()
-    if farandole.size() < 2:
-        raise InvalidArgumentError("the job has 1 rank, allowed are 2 or more")
     budget = Budget(seconds=seconds / 2, warmup_seconds=seconds / 8, iterations_min=3)
     tuner = Tuner(farandole.world(), budget)
     choices = list(tuner.run(names, sizes))
@@ -114,4 +92,3 @@ def _measure(output: Path, names: Sequence[str], sizes: Sequence[int], seconds: 
                 "FARANDOLE_MACHINE."
             )
         print(f"wrote {output}")
-    farandole.shutdown()

@@ -110,7 +110,6 @@ class Tuner:
             deterministic=False,
             iterations=None,
             warmup=None,
-            json_path="",
         )
         cases = Cases(self._world, plan)
         case = cases.make(count, in_place=False)

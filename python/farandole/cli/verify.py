@@ -10,6 +10,8 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from farandole.cli.arguments import Counts, choice, rank_counts
+from farandole.cli.bench_plan import WITH_ALGORITHMS
 from farandole.cli.specs import specs
 from farandole.report.tables import Row
 
@@ -51,11 +53,20 @@ def verify(
     max_ranks: Annotated[
         int, typer.Option(min=1, max=4096, help="Prove for 1 to this many ranks.")
     ] = 64,
-    collective: Annotated[str | None, typer.Option(help="This collective only.")] = None,
+    collective: Annotated[
+        str | None,
+        choice("--collective", words=WITH_ALGORITHMS, help="This collective only."),
+    ] = None,
     algorithm: Annotated[str | None, typer.Option(help="This algorithm only.")] = None,
     spot: Annotated[
-        str, typer.Option(help="Prove at these numbers of ranks, too; empty for none.")
-    ] = ",".join(map(str, SPOT_RANKS)),
+        Counts,
+        typer.Option(
+            parser=lambda text: rank_counts(text) if text else Counts(()),
+            metavar="N,N,...",
+            show_default=",".join(map(str, SPOT_RANKS)),
+            help="Prove at these numbers of ranks, too; empty for none.",
+        ),
+    ] = Counts(SPOT_RANKS),  # noqa: B008 - immutable
 ) -> None:
     """Prove that every algorithm is right.
 
@@ -70,7 +81,7 @@ def verify(
 
     from farandole import _native
 
-    spots = _numbers(spot)
+    spots = spot.values
     chosen = [
         row
         for row in _native.algorithms()
@@ -78,7 +89,7 @@ def verify(
     ]
     if not chosen:
         raise typer.BadParameter(
-            f"no algorithm is called {algorithm or 'so'} for {collective or 'any collective'}; "
+            f"--algorithm is {algorithm}, none of {collective or 'any collective'}; "
             "`farandole algorithms` lists them"
         )
     console = Console(stderr=True)
@@ -115,16 +126,6 @@ def roots(collective: str, rank_count: int) -> Sequence[int]:
     if rank_count <= EVERY_ROOT_RANKS_MAX:
         return range(rank_count)
     return (0, 1, rank_count // 2, rank_count - 1)
-
-
-def _numbers(text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        numbers = [0]
-    if any(number < 1 for number in numbers):
-        raise typer.BadParameter(f"--spot is {text!r}, allowed is numbers from 1 on, as in 96,1024")
-    return numbers
 
 
 def _prove(row: Row, max_ranks: int, spots: Sequence[int]) -> Tally:

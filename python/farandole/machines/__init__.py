@@ -16,6 +16,7 @@ from farandole.machines.reader import parse
 from farandole.machines.writer import as_toml
 
 _SUFFIX = ".toml"
+_BYTES_MAX = 16 << 20  # of a file
 
 
 def names() -> list[str]:
@@ -37,9 +38,15 @@ def load(name_or_file: str | Path) -> Description:
             f"{', '.join(names())}"
         )
     try:
-        text = Path(given).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with Path(given).open("rb") as file:
+            data = file.read(_BYTES_MAX + 1)
+        text = data.decode()
+    except (OSError, ValueError) as error:  # also for no UTF-8, and for a path with a zero in it
         raise InvalidArgumentError(f"cannot read the machine file {given}: {error}") from error
+    if len(data) > _BYTES_MAX:
+        raise InvalidArgumentError(
+            f"the machine file {given} has more than {_BYTES_MAX >> 20} MiB, which none needs"
+        )
     return parse(text, given)
 
 

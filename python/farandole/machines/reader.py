@@ -31,6 +31,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_INTEGER_MAX = 10**15
 _Value = TypeVar("_Value")
 _Read = Callable[[Path, Any], _Value]
 
@@ -40,7 +41,7 @@ def parse(text: str, file: str) -> Description:
     InvalidArgumentError, as in "my.toml:12: ..."."""
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is one; so are huge numbers
         found = re.search(r"\(at line (\d+), column (\d+)\)", str(error))
         line = int(found[1]) if found else text.count("\n") + 1
         raise InvalidArgumentError(f"{file}:{line}: {error}") from error
@@ -217,4 +218,6 @@ class _Reader:
         count = any(name in COUNTS for name in path)
         if isinstance(value, bool) or not isinstance(value, int if count else (int, float)):
             self._wrong(path, repr(value), "a whole number" if count else "a number")
+        if isinstance(value, int) and abs(value) > _INTEGER_MAX:
+            self._wrong(path, f"{len(str(abs(value)))} digits long", f"up to {_INTEGER_MAX}")
         return value

@@ -5,10 +5,36 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Row = Mapping[str, str]
-FILE_WIDTH = 120  # columns, where no terminal says how many it has
+_FILE_WIDTH = 100_000  # columns where no terminal has fewer: nothing is folded, grep finds all
+
+
+class _WithoutPadding:
+    """Standard output, where no line ends with spaces."""
+
+    def write(self, text: str) -> int:
+        lines = (line.rstrip(" ") for line in text.split("\n"))
+        return sys.stdout.write("\n".join(lines))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
+def console_of_stdout() -> Console:
+    """As wide as the terminal, or as COLUMNS says; elsewhere a row is a line, however long."""
+    from rich.console import Console
+
+    console = Console()
+    if console.is_terminal:
+        return console
+    return Console(width=_FILE_WIDTH, file=_WithoutPadding())  # type: ignore[arg-type]
 
 
 def as_json(rows: Sequence[Row]) -> str:
@@ -27,23 +53,19 @@ def print_table(
     wrapped: Collection[str],
     styles: Mapping[str, str] | None = None,
 ) -> None:
-    """To the terminal, as wide as it is; cells of the `wrapped` columns take several lines where
-    they must. `styles` colours cells by their text."""
+    """Cells of the `wrapped` columns take several lines where the terminal is too narrow. `styles`
+    colours cells by their text."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=FILE_WIDTH)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column not in wrapped)
     for row in rows:
-        cells = [row[column] for column in columns]
+        cells = [row[column].replace("\n", " ") for column in columns]
         table.add_row(*(Text(cell, style=(styles or {}).get(cell, "")) for cell in cells))
-    console.print(table)
+    console_of_stdout().print(table)
 
 
 def _markdown_line(cells: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from farandole.machines.description import Constant, Description, Ring
-from farandole.report.tables import FILE_WIDTH
+from farandole.report.tables import console_of_stdout
 from farandole.report.topology_layout import Layout
 from farandole.report.topology_svg import machine_svg
 from farandole.topology.discover import Cache, Core, Host
@@ -31,7 +31,6 @@ class Branch:
 
 
 def print_tree(tree: Branch) -> None:
-    from rich.console import Console
     from rich.text import Text
     from rich.tree import Tree
 
@@ -40,10 +39,7 @@ def print_tree(tree: Branch) -> None:
         grown.children += [grow(child) for child in branch.branches]
         return grown
 
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=FILE_WIDTH)
-    console.print(grow(tree))
+    console_of_stdout().print(grow(tree))
 
 
 def machine_json(description: Description) -> str:

@@ -32,6 +32,7 @@ PHASES = (
 WAITING = ("queued", "negotiating", "waiting for group")
 SLOWEST_TENSORS = 10
 _RANKS_NAMED_MAX = 8  # in a message
+_BYTES_MAX = 1 << 30  # of a file; what json makes of it is ten times as large
 
 _T = TypeVar("_T")
 
@@ -140,8 +141,7 @@ def load(path: Path) -> Trace:
     InvalidArgumentError, naming the file, if it is no such file, or damaged.
     """
     try:
-        data = path.read_bytes()
-        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        text = _read(path)
         document = json.loads(text)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
@@ -159,6 +159,15 @@ def load(path: Path) -> Trace:
         return _parse(path, document)
     except ValueError as error:
         raise InvalidArgumentError(f"{path}: is a damaged timeline: {error}") from error
+
+
+def _read(path: Path) -> bytes:
+    """All of a file, without the compression."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        text = file.read(_BYTES_MAX + 1)
+    if len(text) > _BYTES_MAX:
+        raise InvalidArgumentError(f"{path}: has more than {_BYTES_MAX >> 30} GiB")
+    return text
 
 
 def load_all(paths: Sequence[Path], partial: bool = False) -> list[Trace]:
