@@ -23,8 +23,8 @@ from farandole.cli.launcher import (
     LaunchOptions,
     Output,
     forward_signals,
-    report_to_stderr,
     refuse_crowding,
+    report_to_stderr,
     resolve_command,
 )
 from farandole.cli.output import OutputFolder
