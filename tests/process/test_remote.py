@@ -350,6 +350,7 @@ ours.agent()
         **{"command": ["bash", "-c", "echo $$; sleep 1000; :"], "addresses": ["localhost"]},
         **{"environment": {}, "own_environment": {}, "job_id": "j", "secret": "00"},
         grace_seconds=5.0,
+        oversubscribe=False,
     )
     mark = uuid.uuid4().hex
     agent = subprocess.Popen(
