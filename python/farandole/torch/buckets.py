@@ -333,8 +333,9 @@ class GradientExchange:
         self._calls += 1
         if self._calls >= self.passes:
             self.finish()
-        for slot in self._slots.values():
-            slot.seen = None
+        else:
+            for slot in self._slots.values():
+                slot.seen = None
         if changed:
             raise InvalidArgumentError(
                 f"the gradient of '{changed[0]}' was changed during backward() after it was ready "

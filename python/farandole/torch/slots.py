@@ -195,7 +195,8 @@ def _lies_in_order(gradient: torch.Tensor, like: torch.Tensor) -> bool:
 
 def lies_at(gradient: torch.Tensor, view: torch.Tensor) -> bool:
     """Whether both are the same elements of the same memory."""
-    return _lies_in_order(gradient, view) and gradient.data_ptr() == view.data_ptr()
+    # The address first: mostly it differs, and nothing else need be looked at.
+    return _address(gradient) == view.data_ptr() and _lies_in_order(gradient, view)
 
 
 def take_gradients(slots: Sequence[Slot], taken: set[int]) -> None:
