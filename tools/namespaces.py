@@ -18,6 +18,7 @@ from pathlib import Path
 HOSTS = 3
 NETS = 2
 DEADLINE_SECONDS = 60.0
+_ETC = Path("/etc/netns")  # what lies here per namespace takes the place of the same in /etc
 # How long what the kernel hands over as one packet takes. A burst must hold it, and what is in one
 # is not slowed down at all, so both are small.
 PACKET_SECONDS = 130e-6
@@ -102,22 +103,29 @@ class Hosts:
         assert found is not None
         return int(found[1])
 
-    def start(self, *command: str | Path, **environment: str) -> None:
-        """Python with these arguments as one rank per host, as a scheduler would start them."""
+    def name_hosts(self, host: int, names: dict[str, str]) -> None:
+        """The host's /etc/hosts: addresses by name."""
+        folder = _ETC / f"{self.mark}{host}"
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = {"localhost": "127.0.0.1"} | names
+        (folder / "hosts").write_text("".join(f"{at} {name}\n" for name, at in lines.items()))
+
+    def start(self, *command: str | Path, each: int = 1, **environment: str) -> None:
+        """Python with these arguments as `each` ranks per host, as a scheduler starts them."""
         secret = uuid.uuid4().hex
         self.ranks = []
-        for rank in range(self.count):
+        for rank in range(self.count * each):
             job = {
                 "RANK": str(rank),
-                "WORLD_SIZE": str(self.count),
-                "LOCAL_RANK": "0",
-                "LOCAL_WORLD_SIZE": "1",
+                "WORLD_SIZE": str(self.count * each),
+                "LOCAL_RANK": str(rank % each),
+                "LOCAL_WORLD_SIZE": str(each),
                 "MASTER_ADDR": "10.77.0.1",
                 "MASTER_PORT": "29500",
                 "FARANDOLE_SECRET": secret,
                 "FARANDOLE_TRANSPORT": "tcp",  # their memory is this one machine's
             }
-            prefix = ("ip", "netns", "exec", f"{self.mark}{rank}")
+            prefix = ("ip", "netns", "exec", f"{self.mark}{rank // each}")
             self.ranks.append(
                 subprocess.Popen(
                     [*prefix, sys.executable, *map(str, command)],
@@ -132,7 +140,7 @@ class Hosts:
         """What each rank wrote."""
         outputs = [rank.communicate(timeout=timeout_seconds)[0] for rank in self.ranks]
         codes = [rank.returncode for rank in self.ranks]
-        assert codes == [0] * self.count, outputs
+        assert codes == [0] * len(self.ranks), outputs
         return outputs
 
     def remove(self) -> None:
@@ -145,6 +153,7 @@ class Hosts:
             subprocess.run(["ip", "link", "del", link], check=False)
         for host in range(self.count):
             subprocess.run(["ip", "netns", "del", f"{self.mark}{host}"], check=False)
+            shutil.rmtree(_ETC / f"{self.mark}{host}", ignore_errors=True)
 
 
 def why_not() -> str:

@@ -92,9 +92,17 @@ class Assembly {
               return identity.job == job_.id ? Verdict::kWelcome : Verdict::kAnotherJob;
             },
             [this](const Identity& identity, Descriptor socket) {
+              note_way(socket.fd());
               vanished_.erase(identity.rank);
               guests_.push_back(Guest{Rank{identity.rank}, Channel(std::move(socket))});
             }};
+  }
+
+  /// By which of its addresses others reach this host: best from another one.
+  void note_way(int socket) {
+    const Endpoint own = local_endpoint(socket);
+    const auto address = numeric_address(own);
+    if (address && (reached_at_.empty() || !is_loopback(*address))) reached_at_ = own.host;
   }
 
   void listen_to(Guest& guest) {
@@ -163,7 +171,7 @@ class Assembly {
     return {ErrorKind::kTimedOut,
             describe(absent) + " of " + std::to_string(job_.size) + " did not come to rank 0 at " +
                 text(Endpoint{job_.address, local_endpoint(listener_.fd()).port}) + " within " +
-                describe(job_.start_timeout) + "."};
+                describe(job_.start_timeout) + "." + loopback_hint(job_)};
   }
 
   Result<Roster> make_roster() const {
@@ -174,6 +182,9 @@ class Assembly {
       if (!registration) return Error{ErrorKind::kInternal, "the roster is incomplete."};
       roster.members.push_back(registration->member);
       roster.listeners.push_back(registration->listener);
+      const bool neighbour = registration->member.rank != job_.rank;
+      Endpoint& listener = roster.listeners.back();
+      if (neighbour && listener.host.empty()) listener.host = reached_at_;
     }
     return roster;
   }
@@ -201,6 +212,7 @@ class Assembly {
   std::vector<std::optional<Registration>> present_;  // index = rank
   int arrived_ = 1;
   std::list<Guest> guests_;
+  std::string reached_at_;  // an address of this host
   struct Vanished {
     Clock::time_point at;
     std::string host;

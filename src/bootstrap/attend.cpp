@@ -45,10 +45,10 @@ class Attendance {
       }
       serve_until(Deadline::after(kRoundPause));
     }
-    return Error{ErrorKind::kTimedOut, "rank " + std::to_string(job_.rank.value()) +
-                                           " did not find rank 0 of job '" + job_.id + "' at " +
-                                           job_.address + ", " + ports() + " within " +
-                                           describe(job_.start_timeout) + "; " + last + "."};
+    return Error{ErrorKind::kTimedOut,
+                 "rank " + std::to_string(job_.rank.value()) + " did not find rank 0 of job '" +
+                     job_.id + "' at " + job_.address + ", " + ports() + " within " +
+                     describe(job_.start_timeout) + "; " + last + "." + loopback_hint(job_)};
   }
 
   std::string ports() const {
@@ -121,12 +121,13 @@ class Attendance {
                  ProcessName{0, rank_0.host, 0}};
   }
 
-  /// The others reach this process where its connection to rank 0 comes from.
+  /// The others reach this process where its connection to rank 0 comes from. If that is the
+  /// loopback, rank 0 knows better how its host is reached.
   void set_own_host(int socket) {
     if (!self_.listener.host.empty()) return;
-    self_.listener.host = local_endpoint(socket).host;
-    const auto own = numeric_address(self_.listener);
-    if (own && is_loopback(*own)) self_.listener.host = outside_address();
+    const Endpoint own = local_endpoint(socket);
+    const auto address = numeric_address(own);
+    if (address && !is_loopback(*address)) self_.listener.host = own.host;
   }
 
   Result<Roster> understand(const Frame& frame, const Endpoint& rank_0) {

@@ -49,7 +49,8 @@ Result<Place> choose_place(const Job& job) {
   const auto addresses = resolve(job.address);
   const Address first = addresses ? addresses->front() : Address{};
   const bool six = first.storage.ss_family == AF_INET6;
-  if (addresses && is_loopback(first)) {
+  // Of a host's own name 127.0.1.1 is what only this host says.
+  if (addresses && is_loopback(first) && names_loopback(job.address)) {
     place.bound = place.published = six ? "::1" : "127.0.0.1";
   } else if (!place.published.empty() && job.rank != Rank{0}) {
     place.bound = place.published;
@@ -89,6 +90,13 @@ Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self,
   const Deadline deadline = Deadline::after(job.start_timeout);
   return job.rank == Rank{0} ? assemble(job, listener, std::move(self), deadline, absent)
                              : attend(job, listener, std::move(self), deadline);
+}
+
+std::string loopback_hint(const Job& job) {
+  const auto addresses = resolve(job.address);
+  if (!addresses || !is_loopback(addresses->front())) return "";
+  return " From here '" + job.address + "' reaches this host only; if the job has others, " +
+         "MASTER_ADDR or FARANDOLE_RENDEZVOUS must name rank 0's host as they know it.";
 }
 
 std::string encode_failure(const Error& error) {

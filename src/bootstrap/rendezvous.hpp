@@ -12,10 +12,11 @@
 namespace farandole {
 
 /// Opens this process's listener: rank 0's at the launcher's socket or the first free port of
-/// the job, the others' at any port, on Job::interface if that is set. A job whose address is a
-/// loopback address listens there only, so that it is out of reach of other hosts. `published`
-/// becomes what the others are told; its host is empty if that is not known yet.
-/// Errors    kInvalidArgument naming address and ports when none is free.
+/// the job, the others' at any port, on Job::interface if that is set. A job whose address is
+/// "localhost" or a loopback address listens there only, so that it is out of reach of other hosts;
+/// another name that this host takes for its loopback, as Debian does its own, others may resolve
+/// to a real address. `published` becomes what the others are told; its host is empty if that is
+/// not known yet. Errors    kInvalidArgument naming address and ports when none is free.
 Result<Descriptor> open_listener(const Job& job, Endpoint& published);
 
 /// Brings all ranks of the job together at rank 0 and gives each the same roster. `self` is this
@@ -34,6 +35,9 @@ Result<Roster> attend(const Job& job, Listener& listener, Registration self, Dea
 enum class RendezvousFrame : std::uint8_t { kRegister = 1, kRoster = 2, kFailure = 3 };
 inline constexpr std::size_t kRegistrationBytesMax = 64 << 10;
 inline constexpr std::size_t kRosterBytesMax = 64 << 20;
+/// A sentence for errors about ranks that do not find each other where the job's address is the
+/// loopback of this host, else nothing.
+std::string loopback_hint(const Job& job);
 std::string encode_failure(const Error& error);
 Error decode_failure(std::string_view bytes);
 

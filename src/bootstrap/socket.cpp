@@ -8,6 +8,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <strings.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -77,7 +78,6 @@ Address name_of(int fd, int (*call)(int, sockaddr*, socklen_t*)) {
 
 struct Interface {
   std::string name, address;
-  bool loopback = false;
 };
 
 /// The interfaces that are up, IPv4 addresses first.
@@ -91,8 +91,7 @@ std::vector<Interface> interfaces() {
       if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
       if ((one->ifa_flags & IFF_UP) == 0) continue;
       const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-      found.push_back({one->ifa_name, numeric_host(one->ifa_addr, length),
-                       (one->ifa_flags & IFF_LOOPBACK) != 0});
+      found.push_back({one->ifa_name, numeric_host(one->ifa_addr, length)});
     }
   }
   return found;
@@ -144,6 +143,14 @@ bool is_loopback(const Address& address) {
   return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
 }
 
+bool names_loopback(const std::string& host) {
+  for (const char* name : {"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"}) {
+    if (strcasecmp(host.c_str(), name) == 0) return true;
+  }
+  const auto address = numeric_address(Endpoint{host, 0});
+  return address && is_loopback(*address);
+}
+
 Endpoint local_endpoint(int fd) {
   return endpoint_of(name_of(fd, &getsockname));
 }
@@ -162,14 +169,6 @@ Result<std::string> interface_address(const std::string& name) {
   return invalid("FARANDOLE_INTERFACE is '" + name +
                  "'; allowed is the name or the address of an interface of this host: " + list +
                  ".");
-}
-
-std::string outside_address() {
-  for (const Interface& one : interfaces()) {
-    const bool local_to_link = one.address.find('%') != std::string::npos;
-    if (!one.loopback && !one.address.empty() && !local_to_link) return one.address;
-  }
-  return "127.0.0.1";
 }
 
 Result<Descriptor> listen_at(const Endpoint& endpoint) {

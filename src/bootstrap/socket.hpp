@@ -64,14 +64,14 @@ Address with_port(Address address, std::uint16_t port);
 Result<Address> numeric_address(const Endpoint& endpoint);
 
 bool is_loopback(const Address& address);
+/// Whether `host` is the loopback on every host: "localhost" or a loopback address.
+bool names_loopback(const std::string& host);
 Endpoint local_endpoint(int fd);
 Endpoint peer_endpoint(int fd);
 
 /// The address of the network interface `name`, or `name` itself if it is an address.
 /// Errors    kInvalidArgument listing the interfaces there are.
 Result<std::string> interface_address(const std::string& name);
-/// An address by which other hosts may reach this one, or "127.0.0.1" if there is none.
-std::string outside_address();
 
 /// A listening, non-blocking socket. `port` 0: one that the system picks.
 /// Errors    kUnsupported when the port is taken (another may be free), else kInvalidArgument.

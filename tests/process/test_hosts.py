@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from namespaces import HOSTS, Hosts, ip
 
 # What a fast network would have delivered; the rest is start-up and the other network's.
@@ -36,6 +38,15 @@ theirs = np.empty(10)
 farandole.sendrecv(np.full(10, float(rank)), (rank + 1) % size, theirs, (rank - 1) % size)
 assert (theirs == (rank - 1) % size).all()
 print(f"rank {{rank}} of {{size}}, {{farandole.local_size()}} here")
+"""
+
+UNTIL_STARTED = """
+import farandole
+
+try:
+    farandole.init()
+except farandole.TimedOutError as error:
+    print(error)
 """
 
 UNTIL_FAILURE = """
@@ -73,6 +84,35 @@ def test_chosen_interface_carries_the_data(hosts: Hosts, tmp_path: Path) -> None
     for host in range(HOSTS):
         assert hosts.sent_bytes(host, 1) > PAYLOAD_BYTES
         assert hosts.sent_bytes(host, 0) < PAYLOAD_BYTES
+
+
+# Goal: rank 0 is found by its host's name also where that host itself takes the name for its own
+# loopback, as Debian does, and so are the ranks beside it; FARANDOLE_INTERFACE is heeded then, too.
+# Method: two ranks on each host; only rank 0's host says 127.0.1.1 (or ::1), the others say where
+# it is.
+@pytest.mark.parametrize(
+    ("own", "interface"), [("127.0.1.1", ""), ("127.0.1.1", "net1"), ("::1", "")]
+)
+def test_rank_0s_host_takes_its_name_for_the_loopback(
+    hosts: Hosts, tmp_path: Path, own: str, interface: str
+) -> None:
+    program = write(tmp_path, COLLECTIVES)
+    hosts.name_hosts(0, {"node0": own})
+    for host in range(1, HOSTS):
+        hosts.name_hosts(host, {"node0": "10.77.0.1"})
+    hosts.start(program, each=2, MASTER_ADDR="node0", FARANDOLE_INTERFACE=interface)
+    assert hosts.finish() == [f"rank {rank} of 6, 2 here\n" for rank in range(2 * HOSTS)]
+    if interface:
+        assert hosts.sent_bytes(0, 1) > PAYLOAD_BYTES
+
+
+# Goal: an address that is every host's own loopback is told as the reason why ranks on several
+# hosts do not meet.
+def test_localhost_on_two_hosts_is_explained(hosts: Hosts, tmp_path: Path) -> None:
+    program = write(tmp_path, UNTIL_STARTED)
+    hosts.start(program, MASTER_ADDR="localhost", FARANDOLE_START_TIMEOUT="1")
+    for output in hosts.finish():
+        assert "'localhost' reaches this host only" in output
 
 
 # Goal: a host that is cut off makes the others raise RankFailed with its rank, and itself one with
