@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "bootstrap/descriptor_limit.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/secret.hpp"
 
@@ -76,6 +77,7 @@ class Assembly {
       if (guest.channel.ready(set) != 0) listen_to(guest);
     }
     listener_.serve(set, door());
+    if (listener_.exhausted()) fail(descriptor_error("rank 0, to which all others connect,"));
     guests_.remove_if([](const Guest& guest) { return guest.done; });
     for (const auto& [rank, lost] : vanished_) {
       if (Clock::now() < lost.at + kReturnTime) continue;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "bootstrap/descriptor_limit.hpp"
 #include "bootstrap/dial.hpp"
 #include "bootstrap/rendezvous.hpp"
 
@@ -70,6 +71,8 @@ class Attendance {
       case Dial::Outcome::kWorking:
       case Dial::Outcome::kRefused:
         break;
+      case Dial::Outcome::kNoSocket:
+        return descriptor_error("a connection to rank 0");
       case Dial::Outcome::kUnreachable:
         why = where + " does not answer";
         break;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "bootstrap/descriptor_limit.hpp"
 #include "bootstrap/secret.hpp"
 
 namespace farandole {
@@ -14,7 +15,9 @@ Dial::Dial(const Address& address, const std::string& secret, Identity identity,
   auto nonce = random_bytes(kNonceBytes);
   Descriptor socket = start_connecting(address);
   if (!socket || !nonce) {
-    outcome_ = errno == ECONNREFUSED ? Outcome::kRefused : Outcome::kUnreachable;
+    outcome_ = out_of_descriptors(errno) ? Outcome::kNoSocket
+               : errno == ECONNREFUSED   ? Outcome::kRefused
+                                         : Outcome::kUnreachable;
     return;
   }
   channel_.emplace(std::move(socket));

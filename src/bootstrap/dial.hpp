@@ -22,6 +22,7 @@ class Dial {
     kRefused,      // nobody listens there
     kUnreachable,  // no connection or no answer in time
     kStranger,     // who listens there does not know the secret
+    kNoSocket,     // this process can open none
   };
 
   Dial(const Address& address, const std::string& secret, Identity identity, Deadline deadline);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bootstrap/descriptor_limit.hpp"
+
 namespace farandole {
 namespace {
 
@@ -113,10 +115,16 @@ Result<int> Exchange::open(Rank peer, std::string_view purpose, Deadline deadlin
     const bool answering = opening.dial && departure && departure->clean;
     return !answering && lost(rank).has_value();
   };
-  wait(lock, deadline, [&] { return stopped_ || opening.socket || hopeless(); });
+  wait(lock, deadline,
+       [&] { return stopped_ || opening.socket || opening.no_socket || hopeless(); });
   opening.abandoned = true;
   if (opening.socket) return opening.socket->release();
+  const bool no_socket = opening.no_socket;
   wake();
+  if (no_socket) {
+    return descriptor_error("a connection with " +
+                            describe(roster_.members[static_cast<std::size_t>(rank)]));
+  }
   if (auto error = lost(rank)) return *error;
   if (auto error = refusal(peer, purpose)) return *error;
   return late("connection", peer, purpose);
@@ -187,6 +195,7 @@ void Exchange::serve(const PollSet& set) {
 void Exchange::settle(Opening& opening) {
   if (opening.dial->outcome() == Dial::Outcome::kWorking) return;
   if (opening.dial->answered(Verdict::kWelcome)) opening.socket = opening.dial->take();
+  opening.no_socket = opening.dial->outcome() == Dial::Outcome::kNoSocket;
   opening.dial.reset();
   changed_.notify_all();
   opening.due = Clock::now() + kRetry;  // whether the peer lives is for Links to find out

@@ -53,7 +53,8 @@ class Exchange {
     std::string purpose;
     Clock::time_point due{};
     std::optional<Dial> dial = std::nullopt;          // the control thread's
-    std::optional<Descriptor> socket = std::nullopt;  // guarded, as is the next
+    std::optional<Descriptor> socket = std::nullopt;  // guarded, as are the next
+    bool no_socket = false;                           // there are no descriptors left
     bool abandoned = false;
   };
   using Key = std::pair<int, std::string>;  // peer, purpose

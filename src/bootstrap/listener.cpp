@@ -6,6 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "base/log.hpp"
+#include "bootstrap/descriptor_limit.hpp"
 #include "bootstrap/secret.hpp"
 
 namespace farandole {
@@ -45,8 +47,12 @@ void Listener::accept_all() {
     if (!socket) {
       const bool empty = errno == EAGAIN || errno == EWOULDBLOCK;
       if (!empty) rest_until_ = Clock::now() + kRestTime;
+      if (out_of_descriptors(errno) && !std::exchange(exhausted_, true)) {
+        log(LogLevel::kError, descriptor_error("letting a rank connect").message);
+      }
       return;
     }
+    exhausted_ = false;
     auto nonce = random_bytes(kNonceBytes);
     if (!nonce) return;
     if (visitors_.size() >= visitors_max_) {

@@ -45,6 +45,8 @@ class Listener {
     socket_.close();
     visitors_.clear();
   }
+  /// Whether visitors cannot be let in for want of descriptors; it tries again all the same.
+  bool exhausted() const { return exhausted_; }
   std::uint64_t strangers() const { return strangers_.load(std::memory_order_relaxed); }
 
  private:
@@ -64,7 +66,8 @@ class Listener {
   Clock::duration handshake_time_;
   std::size_t slot_ = PollSet::kNoSlot;
   Clock::time_point rest_until_{};  // out of descriptors: accept again from here on
-  std::list<Visitor> visitors_;     // oldest first
+  bool exhausted_ = false;
+  std::list<Visitor> visitors_;  // oldest first
   std::atomic<std::uint64_t> strangers_{0};
 };
 

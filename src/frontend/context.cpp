@@ -9,6 +9,7 @@
 #include "base/asymmetric_fence.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "bootstrap/descriptor_limit.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
@@ -78,6 +79,19 @@ Result<std::set<int>> shared_peers(const ContextState& state) {
   return shared;
 }
 
+// What a rank opens for itself: memory, doorbell, listener, control sockets, what wakes its
+// threads, and a few at a time for calls and mappings.
+constexpr std::size_t kOwnDescriptors = 24;
+
+/// Before the ranks meet; rank 0 has a connection with each then.
+Result<void> room_to_start(const ContextState& state) {
+  if (state.job.size == 1) return {};
+  const bool meets_all = state.job.rank == Rank{0};
+  return make_room_for_descriptors(
+      kOwnDescriptors + (meets_all ? static_cast<std::size_t>(state.job.size) : 0),
+      "rank " + std::to_string(state.job.rank.value()) + " of " + std::to_string(state.job.size));
+}
+
 /// [size] transports by world rank, none for this rank; the state owns them.
 Result<std::vector<Transport*>> make_transports(ContextState& state) {
   const auto size = static_cast<std::size_t>(state.job.size);
@@ -100,6 +114,12 @@ Result<std::vector<Transport*>> make_transports(ContextState& state) {
     state.connector = std::make_unique<tcp::SessionConnector>(*state.session);
     tcp::TcpTransport::Options options;
     options.connection_count = static_cast<int>(*connections);
+    const std::size_t peers = size - 1 - shared->size();
+    const auto each = static_cast<std::size_t>(*connections);
+    auto room = make_room_for_descriptors(
+        peers * each, std::to_string(each) + " TCP connections (FARANDOLE_TCP_CONNECTIONS) with " +
+                          "each of " + std::to_string(peers) + " ranks");
+    if (!room) return room.error();
     options.on_link_lost = [&relay = state.relay](Rank peer) { relay.suspect(peer); };
     auto tcp = tcp::TcpTransport::create(state.job.rank, state.job.size, *state.connector,
                                          std::move(options));
@@ -207,6 +227,7 @@ Result<std::unique_ptr<Context>> Context::from_environment() {
 }
 
 Result<std::unique_ptr<Context>> Context::join(std::shared_ptr<ContextState> state) {
+  if (auto room = room_to_start(*state); !room) return room.error();
   if (auto made = make_memory(*state); !made) return made.error();
   if (auto met = rendezvous(*state); !met) return give_up(*state, met.error());
   auto by_rank = make_transports(*state);
