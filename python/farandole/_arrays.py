@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import operator
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,17 @@ COLLECTIVE_INDEX = {name: index for index, name in enumerate(_native.COLLECTIVES
 _FOREIGN_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 FROM_FOREIGN = {_FOREIGN_NAMES.get(name, name): name for name in _native.DTYPES}
 _OF_ML_DTYPES = ("bfloat16", "float8_e4m3", "float8_e5m2")
+
+
+def integer(argument: str, value: Any, allowed: str, low: int, high: int) -> int:
+    """`value` as an int of [low, high]; InvalidArgumentError naming `argument` and `allowed`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = low - 1
+    if not low <= number <= high:
+        raise InvalidArgumentError(f"argument '{argument}' is {value!r}, allowed is {allowed}.")
+    return number
 
 
 @dataclass(slots=True)

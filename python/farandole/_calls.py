@@ -19,6 +19,7 @@ from farandole._arrays import (
     REDUCTION_INDEX,
     Buffer,
     describe,
+    integer,
     numpy_dtype,
 )
 from farandole.errors import InvalidArgumentError
@@ -42,6 +43,7 @@ class Call:
     """Arguments of Communicator.run in the native module; what must stay alive; the result."""
 
     arguments: tuple[Any, ...]
+    options: Options
     kept: Any
     result: Any
     scalar: bool = False  # the result is an array of shape () and goes to the caller as a scalar
@@ -54,12 +56,33 @@ class Group:
     rank: int
     size: int
 
-    def check_root(self, collective: str, root: int) -> None:
-        if not 0 <= root < self.size:
+    def check_root(self, root: int) -> None:
+        last = self.size - 1
+        integer("root", root, f"a rank from 0 to {last}", 0, last)
+
+
+def _check_op(op: str) -> None:
+    if not isinstance(op, str) or op not in REDUCTION_INDEX:
+        raise InvalidArgumentError(
+            f"argument 'op' is {op!r}, allowed are " + ", ".join(_native.REDUCTIONS) + "."
+        )
+
+
+def explain(options: Options, op: str = "sum") -> None:
+    """Raises what names the argument at fault, after the native module refused a type."""
+    _check_op(op)
+    texts = {"algorithm": options.algorithm, "name": options.name}
+    for argument, text in texts.items():
+        if text is not None and not isinstance(text, str):
             raise InvalidArgumentError(
-                f"{collective}: argument 'root' is {root}, allowed is a rank from 0 to "
-                f"{self.size - 1}."
+                f"argument '{argument}' is {text!r}, allowed are a str and None."
             )
+    if not isinstance(options.factor, int | float):
+        raise InvalidArgumentError(f"argument 'factor' is {options.factor!r}, allowed is a float.")
+    if not isinstance(options.deterministic, bool):
+        raise InvalidArgumentError(
+            f"argument 'deterministic' is {options.deterministic!r}, allowed is a bool."
+        )
 
 
 def _call(
@@ -74,10 +97,7 @@ def _call(
     counts: tuple[list[int] | None, list[int] | None] | None = None,
 ) -> Call:
     """`counts`: elements per rank of `in` and `out`, where chunks have different lengths."""
-    if op not in REDUCTION_INDEX:
-        raise InvalidArgumentError(
-            f"argument 'op' is {op!r}, allowed are " + ", ".join(_native.REDUCTIONS) + "."
-        )
+    _check_op(op)
     known = target if source is _NOTHING else source
     arguments = (
         COLLECTIVE_INDEX[collective],
@@ -95,7 +115,7 @@ def _call(
         counts is not None,
     )
     # Only an array made for a scalar is one itself; an `out` that is given never is.
-    return Call(arguments, (source.kept, target.kept), target.owner, target.scalar)
+    return Call(arguments, options, (source.kept, target.kept), target.owner, target.scalar)
 
 
 def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
@@ -173,17 +193,18 @@ def allreduce(array: Any, out: Any, op: str, options: Options) -> Call:
 
 
 def reduce(group: Group, array: Any, out: Any, op: str, root: int, options: Options) -> Call:
-    group.check_root("reduce", root)
+    group.check_root(root)
     source = describe(array, "array")
     if group.rank == root or out is not None:
         target = _target(out, source, source.shape)
     else:
         target = _NOTHING
     call = _call("reduce", source, target, source.count, options, op=op, root=root)
-    return call if group.rank == root else Call(call.arguments, call.kept, None)
+    return call if group.rank == root else Call(call.arguments, options, call.kept, None)
 
 
-def broadcast(array: Any, out: Any, root: int, options: Options) -> Call:
+def broadcast(group: Group, array: Any, out: Any, root: int, options: Options) -> Call:
+    group.check_root(root)
     source = describe(array, "array")
     target = _target(out, source, source.shape)
     return _call("broadcast", source, target, source.count, options, root=root)
@@ -220,7 +241,7 @@ def allgather(group: Group, array: Any, out: Any, counts: Counts | None, options
 def gather(
     group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: Options
 ) -> Call:
-    group.check_root("gather", root)
+    group.check_root(root)
     source = describe(array, "array")
     at_root = group.rank == root
     if counts is None:
@@ -258,7 +279,7 @@ def _own_rows(collective: str, counts: Counts | int, group: Group, at_root: bool
 def scatter(
     group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: Options
 ) -> Call:
-    group.check_root("scatter", root)
+    group.check_root(root)
     at_root = group.rank == root
     if not at_root and array is None:
         return _scatter_to(group, out, root, counts, options)

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from farandole._arrays import DTYPE_INDEX, describe
+from farandole._arrays import DTYPE_INDEX, describe, integer
+from farandole._calls import Group
 from farandole.errors import InvalidArgumentError
 
 
@@ -32,18 +33,22 @@ class Recv:
 Native = tuple[bool, int, int, int, int]
 
 
-def natives(messages: Iterable[Send | Recv]) -> tuple[list[Native], list[Any], list[Any]]:
+def natives(
+    messages: Iterable[Send | Recv], group: Group
+) -> tuple[list[Native], list[Any], list[Any]]:
     """Arguments of the native module, what must stay alive, and the arrays that come."""
     rows: list[Native] = []
     kept: list[Any] = []
     received: list[Any] = []
+    last = group.size - 1
+    allowed = f"a rank from 0 to {last}"
     for message in messages:
         if isinstance(message, Send):
             buffer = describe(message.array, "array")
-            peer = message.dest
+            peer = integer("dest", message.dest, allowed, 0, last)
         elif isinstance(message, Recv):
             buffer = describe(message.out, "out", True)
-            peer = message.source
+            peer = integer("source", message.source, allowed, 0, last)
             received.append(buffer.owner)
         else:
             raise InvalidArgumentError(

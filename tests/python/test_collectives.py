@@ -192,6 +192,56 @@ def test_errors_name_what_was_given() -> None:
     on_ranks(body)
 
 
+# Goal: a wrong value of any option is named, at once and on the way through the background, and no
+# list of C++ overloads is all that a user gets.
+def test_options_of_other_types_are_named() -> None:
+    def body(comm: Communicator) -> None:
+        own = mine(comm.rank)
+        wrong: list[dict[str, Any]] = [
+            {"op": ["sum"]},
+            {"op": None},
+            {"name": 3},
+            {"algorithm": b"ring"},
+            {"factor": "2"},
+            {"deterministic": 1},
+        ]
+        for options in wrong:
+            (argument,) = options
+            for call in (comm.allreduce, comm.allreduce_async, comm.reducescatter):
+                with pytest.raises(InvalidArgumentError, match=f"'{argument}' is .*allowed"):
+                    call(own, **options)
+        for root in (1.0, None, "0", 2**40, -1):
+            for rooted in (comm.broadcast, comm.gather, comm.reduce, comm.scatter):
+                with pytest.raises(InvalidArgumentError, match=r"'root' is .*allowed is a rank"):
+                    rooted(own, root=root)
+            with pytest.raises(InvalidArgumentError, match=r"'dest' is .*allowed is a rank"):
+                comm.send(own, root)
+        with pytest.raises(InvalidArgumentError, match="'name' is 3"):
+            comm.send(own, 0, name=3)
+        with pytest.raises(InvalidArgumentError, match=r"'color' is 1\.5"):
+            comm.split(1.5)
+        with pytest.raises(InvalidArgumentError, match="'key' is 'a'"):
+            comm.split(1, "a")
+        with pytest.raises(InvalidArgumentError, match="'ranks' is None"):
+            comm.group([0, None])
+        np.testing.assert_array_equal(comm.allreduce(own), everybody().sum(0))
+
+    on_ranks(body)
+
+
+# Goal: truth is 0 or 1 on one rank too, as NumPy and jobs of more ranks have it.
+def test_logical_reductions_of_one_rank() -> None:
+    def body(comm: Communicator) -> None:
+        numbers = np.array([0, 1, 5], np.int16)
+        for op in ("logical_and", "logical_or", "logical_xor"):
+            assert comm.allreduce(numbers, op=op).tolist() == [0, 1, 1]
+            assert comm.reducescatter_async(numbers, op=op).wait().tolist() == [0, 1, 1]
+            assert comm.allreduce(numbers.copy(), op=op, out=(held := numbers.copy())) is held
+            assert held.tolist() == [0, 1, 1]
+
+    on_ranks(body, size=1)
+
+
 # Goal: what a rank sends itself and takes from itself has one length, or nothing is written.
 # Method: both directions, with an `out` in the middle of a larger array; the native call, which has
 # no other check before it, too.
