@@ -12,8 +12,10 @@ Start with `farandole run -n 4 python train.py`. For PyTorch see farandole.torch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 from farandole import _native, errors
 from farandole._job import (
@@ -48,148 +50,55 @@ from farandole.functions import run
 __version__ = _native.VERSION
 
 
-def allreduce(array: Any, out: Any = None, op: str = "sum", **options: Any) -> Any:
-    """Communicator.allreduce on all ranks."""
-    return world().allreduce(array, out, op, **options)
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 
-def allreduce_async(array: Any, out: Any = None, op: str = "sum", **options: Any) -> Request:
-    """Communicator.allreduce_async on all ranks."""
-    return world().allreduce_async(array, out, op, **options)
+def _of_world(method: Callable[Concatenate[Communicator, P], Result]) -> Callable[P, Result]:
+    """The method on the communicator of all ranks: with its signature, its text, and what holds for
+    every method."""
+
+    @functools.wraps(method)
+    def call(*arguments: P.args, **options: P.kwargs) -> Result:
+        return method(world(), *arguments, **options)
+
+    mine = inspect.signature(method)
+    parameters = list(mine.parameters.values())[1:]
+    call.__signature__ = mine.replace(parameters=parameters)  # type: ignore[attr-defined]
+    call.__module__, call.__qualname__ = __name__, method.__name__
+    texts = (method.__doc__, "On all ranks.", Communicator.__doc__)
+    call.__doc__ = "\n\n".join(inspect.cleandoc(text) for text in texts if text)
+    return call
 
 
-def reduce(array: Any, out: Any = None, op: str = "sum", root: int = 0, **options: Any) -> Any:
-    """Communicator.reduce on all ranks."""
-    return world().reduce(array, out, op, root, **options)
-
-
-def reduce_async(
-    array: Any, out: Any = None, op: str = "sum", root: int = 0, **options: Any
-) -> Request:
-    """Communicator.reduce_async on all ranks."""
-    return world().reduce_async(array, out, op, root, **options)
-
-
-def broadcast(array: Any, out: Any = None, root: int = 0, **options: Any) -> Any:
-    """Communicator.broadcast on all ranks."""
-    return world().broadcast(array, out, root, **options)
-
-
-def broadcast_async(array: Any, out: Any = None, root: int = 0, **options: Any) -> Request:
-    """Communicator.broadcast_async on all ranks."""
-    return world().broadcast_async(array, out, root, **options)
-
-
-def reducescatter(array: Any, out: Any = None, op: str = "sum", **options: Any) -> Any:
-    """Communicator.reducescatter on all ranks."""
-    return world().reducescatter(array, out, op, **options)
-
-
-def reducescatter_async(array: Any, out: Any = None, op: str = "sum", **options: Any) -> Request:
-    """Communicator.reducescatter_async on all ranks."""
-    return world().reducescatter_async(array, out, op, **options)
-
-
-def allgather(array: Any, out: Any = None, **options: Any) -> Any:
-    """Communicator.allgather on all ranks."""
-    return world().allgather(array, out, **options)
-
-
-def allgather_async(array: Any, out: Any = None, **options: Any) -> Request:
-    """Communicator.allgather_async on all ranks."""
-    return world().allgather_async(array, out, **options)
-
-
-def gather(array: Any, out: Any = None, root: int = 0, **options: Any) -> Any:
-    """Communicator.gather on all ranks."""
-    return world().gather(array, out, root, **options)
-
-
-def gather_async(array: Any, out: Any = None, root: int = 0, **options: Any) -> Request:
-    """Communicator.gather_async on all ranks."""
-    return world().gather_async(array, out, root, **options)
-
-
-def scatter(array: Any, out: Any = None, root: int = 0, **options: Any) -> Any:
-    """Communicator.scatter on all ranks."""
-    return world().scatter(array, out, root, **options)
-
-
-def scatter_async(array: Any, out: Any = None, root: int = 0, **options: Any) -> Request:
-    """Communicator.scatter_async on all ranks."""
-    return world().scatter_async(array, out, root, **options)
-
-
-def alltoall(array: Any, out: Any = None, **options: Any) -> Any:
-    """Communicator.alltoall on all ranks."""
-    return world().alltoall(array, out, **options)
-
-
-def alltoall_async(array: Any, out: Any = None, **options: Any) -> Request:
-    """Communicator.alltoall_async on all ranks."""
-    return world().alltoall_async(array, out, **options)
-
-
-def barrier(*, name: str | None = None) -> None:
-    """Communicator.barrier on all ranks."""
-    world().barrier(name=name)
-
-
-def barrier_async(*, name: str | None = None) -> Request:
-    """Communicator.barrier_async on all ranks."""
-    return world().barrier_async(name=name)
-
-
-def send(array: Any, dest: int, *, name: str | None = None) -> None:
-    """Communicator.send of the world."""
-    world().send(array, dest, name=name)
-
-
-def send_async(array: Any, dest: int, *, name: str | None = None) -> Request:
-    """Communicator.send_async of the world."""
-    return world().send_async(array, dest, name=name)
-
-
-def recv(out: Any, source: int, *, name: str | None = None) -> Any:
-    """Communicator.recv of the world."""
-    return world().recv(out, source, name=name)
-
-
-def recv_async(out: Any, source: int, *, name: str | None = None) -> Request:
-    """Communicator.recv_async of the world."""
-    return world().recv_async(out, source, name=name)
-
-
-def sendrecv(array: Any, dest: int, out: Any, source: int, *, name: str | None = None) -> Any:
-    """Communicator.sendrecv of the world."""
-    return world().sendrecv(array, dest, out, source, name=name)
-
-
-def sendrecv_async(
-    array: Any, dest: int, out: Any, source: int, *, name: str | None = None
-) -> Request:
-    """Communicator.sendrecv_async of the world."""
-    return world().sendrecv_async(array, dest, out, source, name=name)
-
-
-def batch(messages: Iterable[Send | Recv], *, name: str | None = None) -> list[Any]:
-    """Communicator.batch of the world."""
-    return world().batch(messages, name=name)
-
-
-def batch_async(messages: Iterable[Send | Recv], *, name: str | None = None) -> Request:
-    """Communicator.batch_async of the world."""
-    return world().batch_async(messages, name=name)
-
-
-def split(color: int | None, key: int = 0) -> Communicator | None:
-    """Communicator.split of the world."""
-    return world().split(color, key)
-
-
-def group(ranks: Sequence[int]) -> Communicator | None:
-    """Communicator.group of the world."""
-    return world().group(ranks)
+allreduce = _of_world(Communicator.allreduce)
+allreduce_async = _of_world(Communicator.allreduce_async)
+reduce = _of_world(Communicator.reduce)
+reduce_async = _of_world(Communicator.reduce_async)
+broadcast = _of_world(Communicator.broadcast)
+broadcast_async = _of_world(Communicator.broadcast_async)
+reducescatter = _of_world(Communicator.reducescatter)
+reducescatter_async = _of_world(Communicator.reducescatter_async)
+allgather = _of_world(Communicator.allgather)
+allgather_async = _of_world(Communicator.allgather_async)
+gather = _of_world(Communicator.gather)
+gather_async = _of_world(Communicator.gather_async)
+scatter = _of_world(Communicator.scatter)
+scatter_async = _of_world(Communicator.scatter_async)
+alltoall = _of_world(Communicator.alltoall)
+alltoall_async = _of_world(Communicator.alltoall_async)
+barrier = _of_world(Communicator.barrier)
+barrier_async = _of_world(Communicator.barrier_async)
+send = _of_world(Communicator.send)
+send_async = _of_world(Communicator.send_async)
+recv = _of_world(Communicator.recv)
+recv_async = _of_world(Communicator.recv_async)
+sendrecv = _of_world(Communicator.sendrecv)
+sendrecv_async = _of_world(Communicator.sendrecv_async)
+batch = _of_world(Communicator.batch)
+batch_async = _of_world(Communicator.batch_async)
+split = _of_world(Communicator.split)
+group = _of_world(Communicator.group)
 
 
 __all__ = [

@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -25,6 +25,21 @@ from farandole._arrays import (
 from farandole.errors import InvalidArgumentError
 
 Counts = Sequence[int]
+# The names of _native.REDUCTIONS, for type checkers.
+ReduceOp = Literal[
+    "sum",
+    "product",
+    "min",
+    "max",
+    "average",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "premultiplied_sum",
+]
 _NOTHING = Buffer(None, 0, (), 0, "uint8", False)
 
 

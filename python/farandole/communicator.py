@@ -9,15 +9,19 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from farandole import _calls, _native
 from farandole._arrays import COLLECTIVE_INDEX, REDUCTION_INDEX, integer
-from farandole._calls import Call, Options
+from farandole._calls import Call, Options, ReduceOp
 from farandole._messages import Recv, Send, natives
 from farandole.errors import FarandoleError, InvalidArgumentError
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+Out = TypeVar("Out")
 
 # Operations whose Request was dropped while they ran, with their arrays, which the library still
 # reads and writes. Appending and popping are atomic.
@@ -84,7 +88,8 @@ class Communicator:
     called it. Arrays are NumPy arrays, or anything
     contiguous on the CPU with DLPack or the buffer protocol; `out=None` makes a new NumPy array,
     `out=array` works in place where shapes allow it. The methods ending in _async return a Request
-    at once and own the arrays until its wait() returned. All waits release the GIL.
+    at once and own the arrays until its wait() returned. All waits release the GIL. Any thread may
+    call; the order of two threads' calls, equal on all ranks, is theirs to see to.
 
     Every collective takes `algorithm`, by name and with options if it has any, as in
     "hierarchical:layers=4/2", and `name`, for error messages. `deterministic=True` reduces in one
@@ -115,20 +120,57 @@ class Communicator:
         None: what they took before. Every rank must do the same between the same two calls."""
         self.native.set_algorithm(_collective_index(collective), _size(nbytes), algorithm or "")
 
+    @overload
+    def allreduce(
+        self,
+        array: Scalar,
+        out: None = None,
+        op: ReduceOp = "sum",
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> Scalar: ...
+    @overload
+    def allreduce(
+        self,
+        array: Any,
+        out: None = None,
+        op: ReduceOp = "sum",
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> NDArray[Any]: ...
+    @overload
+    def allreduce(
+        self,
+        array: Any,
+        out: Out,
+        op: ReduceOp = "sum",
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> Out: ...
     def allreduce(
         self,
         array: Any,
         out: Any = None,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         *,
         algorithm: str | None = None,
         name: str | None = None,
         factor: float = 1.0,
         deterministic: bool = False,
     ) -> Any:
-        """Element-wise reduction over all ranks; every rank gets it. `op` is one of sum, product,
-        min, max, average, logical_and, logical_or, logical_xor, bitwise_and, bitwise_or,
-        bitwise_xor, premultiplied_sum (every input times `factor`, then sum)."""
+        """Element-wise reduction over all ranks, [...] to [...]; every rank gets it. A NumPy scalar
+        comes back as one. `op` is one of sum, product, min, max, average, logical_and, logical_or,
+        logical_xor, bitwise_and, bitwise_or, bitwise_xor, premultiplied_sum (every input times
+        `factor`, then sum)."""
         if type(array) is np.ndarray:  # saves 1 us of 3
             target = np.empty(array.shape, array.dtype) if out is None else out
             more = (algorithm or "", name or "", factor, deterministic)
@@ -148,7 +190,7 @@ class Communicator:
         self,
         array: Any,
         out: Any = None,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         *,
         algorithm: str | None = None,
         name: str | None = None,
@@ -160,11 +202,37 @@ class Communicator:
             _calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
         )
 
+    @overload
+    def reduce(
+        self,
+        array: Any,
+        out: None = None,
+        op: ReduceOp = "sum",
+        root: int = 0,
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> NDArray[Any] | None: ...
+    @overload
+    def reduce(
+        self,
+        array: Any,
+        out: Out,
+        op: ReduceOp = "sum",
+        root: int = 0,
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> Out | None: ...
     def reduce(
         self,
         array: Any,
         out: Any = None,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         root: int = 0,
         *,
         algorithm: str | None = None,
@@ -184,7 +252,7 @@ class Communicator:
         self,
         array: Any,
         out: Any = None,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         root: int = 0,
         *,
         algorithm: str | None = None,
@@ -199,6 +267,36 @@ class Communicator:
             )
         )
 
+    @overload
+    def broadcast(
+        self,
+        array: Scalar,
+        out: None = None,
+        root: int = 0,
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Scalar: ...
+    @overload
+    def broadcast(
+        self,
+        array: Any,
+        out: None = None,
+        root: int = 0,
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> NDArray[Any]: ...
+    @overload
+    def broadcast(
+        self,
+        array: Any,
+        out: Out,
+        root: int = 0,
+        *,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Out: ...
     def broadcast(
         self,
         array: Any,
@@ -225,11 +323,37 @@ class Communicator:
             _calls.broadcast(self._group, array, out, root, Options(algorithm, name))
         )
 
+    @overload
+    def reducescatter(
+        self,
+        array: Any,
+        out: None = None,
+        op: ReduceOp = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> NDArray[Any]: ...
+    @overload
+    def reducescatter(
+        self,
+        array: Any,
+        out: Out,
+        op: ReduceOp = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> Out: ...
     def reducescatter(
         self,
         array: Any,
         out: Any = None,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         *,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
@@ -249,7 +373,7 @@ class Communicator:
         self,
         array: Any,
         out: Any = None,
-        op: str = "sum",
+        op: ReduceOp = "sum",
         *,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
@@ -264,6 +388,26 @@ class Communicator:
             )
         )
 
+    @overload
+    def allgather(
+        self,
+        array: Any,
+        out: None = None,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> NDArray[Any]: ...
+    @overload
+    def allgather(
+        self,
+        array: Any,
+        out: Out,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Out: ...
     def allgather(
         self,
         array: Any,
@@ -294,6 +438,28 @@ class Communicator:
             _calls.allgather(self._group, array, out, counts, Options(algorithm, name))
         )
 
+    @overload
+    def gather(
+        self,
+        array: Any,
+        out: None = None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> NDArray[Any] | None: ...
+    @overload
+    def gather(
+        self,
+        array: Any,
+        out: Out,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Out | None: ...
     def gather(
         self,
         array: Any,
@@ -325,6 +491,28 @@ class Communicator:
             _calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
         )
 
+    @overload
+    def scatter(
+        self,
+        array: Any,
+        out: None = None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> NDArray[Any]: ...
+    @overload
+    def scatter(
+        self,
+        array: Any,
+        out: Out,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | int | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Out: ...
     def scatter(
         self,
         array: Any,
@@ -358,6 +546,28 @@ class Communicator:
             _calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
         )
 
+    @overload
+    def alltoall(
+        self,
+        array: Any,
+        out: None = None,
+        *,
+        send_counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> NDArray[Any]: ...
+    @overload
+    def alltoall(
+        self,
+        array: Any,
+        out: Out,
+        *,
+        send_counts: Sequence[int] | None = None,
+        recv_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        name: str | None = None,
+    ) -> Out: ...
     def alltoall(
         self,
         array: Any,
@@ -413,20 +623,22 @@ class Communicator:
         """send() in the background."""
         return self.batch_async([Send(array, dest)], name=name)
 
-    def recv(self, out: Any, source: int, *, name: str | None = None) -> Any:
+    def recv(self, out: Out, source: int, *, name: str | None = None) -> Out:
         """The next message of rank `source` into `out`, which is returned. A message of another
         length or dtype raises MismatchError here and is dropped."""
-        return self.batch([Recv(out, source)], name=name)[0]
+        self.batch([Recv(out, source)], name=name)
+        return out
 
     def recv_async(self, out: Any, source: int, *, name: str | None = None) -> Request:
         """recv() in the background."""
         return self._exchange_async([Recv(out, source)], name, out)
 
     def sendrecv(
-        self, array: Any, dest: int, out: Any, source: int, *, name: str | None = None
-    ) -> Any:
+        self, array: Any, dest: int, out: Out, source: int, *, name: str | None = None
+    ) -> Out:
         """send() and recv() at once; returns `out`."""
-        return self.batch([Send(array, dest), Recv(out, source)], name=name)[0]
+        self.batch([Send(array, dest), Recv(out, source)], name=name)
+        return out
 
     def sendrecv_async(
         self, array: Any, dest: int, out: Any, source: int, *, name: str | None = None

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import farandole
 from farandole._arrays import numpy_dtype
+from farandole._calls import ReduceOp
 from farandole.cli import bench_data as data
 from farandole.cli.bench_data import Array
 from farandole.cli.bench_plan import BenchPlan
@@ -44,6 +45,7 @@ class Cases:
         self._world = world
         self._rank, self._size = world.rank, world.size
         self._plan, self._root = plan, plan.root
+        self._op = cast(ReduceOp, plan.op)  # bench has looked
         self._options: dict[str, Any] = {"algorithm": plan.algorithm}
         self._reducing = self._options | {"deterministic": plan.deterministic}
 
@@ -102,7 +104,7 @@ class Cases:
     def _allreduce(self, count: int, in_place: bool) -> Case:
         source, target = self._pair(count, in_place)
         return Case(
-            lambda: self._world.allreduce(source, target, self._plan.op, **self._reducing),
+            lambda: self._world.allreduce(source, target, self._op, **self._reducing),
             source,
             target,
             [Part(target, None)],
@@ -114,7 +116,7 @@ class Cases:
         apart = self._array(count) if at_root else None
         target = source if in_place else apart
         return Case(
-            lambda: self._world.reduce(source, target, self._plan.op, self._root, **self._reducing),
+            lambda: self._world.reduce(source, target, self._op, self._root, **self._reducing),
             source,
             target,
             [Part(target, None)] if at_root and target is not None else [],
@@ -133,7 +135,7 @@ class Cases:
         source = self._array(count * self._size)
         target = self._block(source, count) if in_place else self._array(count)
         return Case(
-            lambda: self._world.reducescatter(source, target, self._plan.op, **self._reducing),
+            lambda: self._world.reducescatter(source, target, self._op, **self._reducing),
             source,
             target,
             [Part(target, None, count * self._rank)],
