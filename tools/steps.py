@@ -107,9 +107,19 @@ def environment() -> None:
 
 
 def package() -> None:
-    """The Python package, built as a wheel and installed as a user would."""
+    """The Python package, built as a wheel and installed as a user would. Where the tests' tools
+    are, it gets the library that `cpp` has compiled, with the same flags, instead of its own."""
+
+    def install() -> None:
+        if not (VENV / "environment.stamp").exists():
+            return pip(".")
+        run("cmake", "--preset", "release")
+        run("cmake", "--build", "--preset", "release", "--target", "farandole")
+        archive = ROOT / "build" / "release" / "libfarandole.a"
+        pip(".", "-C", f"cmake.define.FARANDOLE_ARCHIVE={archive}")
+
     sources = files("CMakeLists.txt", "pyproject.toml", "src", "include", "bindings", "python")
-    once("package", digest(sources), lambda: pip("."))
+    once("package", digest(sources), install)
 
 
 def lint() -> None:
@@ -121,10 +131,15 @@ def lint() -> None:
     run(PYTHON, "tools/tidy.py")
 
 
+def full() -> bool:
+    return os.environ.get("FARANDOLE_TEST_FULL") == "1"
+
+
 def preset(name: str) -> None:
     run("cmake", "--preset", name)
     run("cmake", "--build", "--preset", name)
-    run("ctest", "--preset", name, "-j", str(os.cpu_count() or 1))
+    tests = f"{name}-all" if full() and name != "release" else name
+    run("ctest", "--preset", tests, "-j", str(os.cpu_count() or 1))
 
 
 def cpp() -> None:
@@ -147,9 +162,8 @@ def tsan() -> None:
 
 def python() -> None:
     """Python and multi-process tests, on the installed package."""
-    full = os.environ.get("FARANDOLE_TEST_FULL") == "1"
     # The last -m counts, and an empty one deselects nothing.
-    run(PYTHON, "-m", "pytest", *(["-m", ""] if full else []))
+    run(PYTHON, "-m", "pytest", *(["-m", ""] if full() else []))
 
 
 def demo() -> None:

@@ -338,7 +338,8 @@ TEST(JobFromEnvironment, MpichsLauncherIsTheSameBehindWrappers) {
     std::fflush(stdout);
     _exit(0);
   }
-  const std::string rank = "PMI_RANK=0 FARANDOLE_TEST_PRINT_IDENTITY=1 ";
+  const std::string rank =
+      "PMI_RANK=0 FARANDOLE_TEST_PRINT_IDENTITY=1 GTEST_TOTAL_SHARDS=1 GTEST_SHARD_INDEX=0 ";
   const std::string program =
       "/proc/" + std::to_string(getpid()) +
       "/exe --gtest_filter=JobFromEnvironment.MpichsLauncherIsTheSameBehindWrappers | grep since";
