@@ -1,13 +1,20 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
 """With FARANDOLE_TEST_NO_SKIPS=1, as in .ci/run, a test that is skipped fails the run: a machine
-that should have everything lacks something, or a probe is wrong."""
+that should have everything lacks something, or a probe is wrong.
+
+FARANDOLE_TEST_SEED is what tests begin with that take a seed; it is random, but the same in every
+process that runs tests, which must agree on their names.
+"""
 
 from __future__ import annotations
 
 import os
+import random
 
 import pytest
+
+os.environ.setdefault("FARANDOLE_TEST_SEED", str(random.SystemRandom().randrange(10**6)))
 
 
 @pytest.hookimpl(hookwrapper=True)

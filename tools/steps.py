@@ -161,9 +161,11 @@ def tsan() -> None:
 
 
 def python() -> None:
-    """Python and multi-process tests, on the installed package."""
+    """Python and multi-process tests, on the installed package, as many files at a time as cores:
+    most tests wait for processes that start, or for deadlines."""
+    parallel = ["-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
     # The last -m counts, and an empty one deselects nothing.
-    run(PYTHON, "-m", "pytest", *(["-m", ""] if full() else []))
+    run(PYTHON, "-m", "pytest", *parallel, *(["-m", ""] if full() else []))
 
 
 def demo() -> None:

@@ -30,7 +30,7 @@ Start = Callable[..., Job]
 
 RANKS = 4
 RUNS = int(os.environ.get("FARANDOLE_FAILURE_RUNS", "20"))
-FIRST_SEED = int(os.environ.get("FARANDOLE_TEST_SEED", random.SystemRandom().randrange(10**6)))
+FIRST_SEED = int(os.environ["FARANDOLE_TEST_SEED"])
 TOLD_WITHIN_SECONDS = 1.0
 GONE_WITHIN_SECONDS = 10.0
 KILL_WITHIN_SECONDS = 0.05  # of the moment when all ranks are streaming
