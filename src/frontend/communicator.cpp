@@ -126,7 +126,7 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
   if (!spec) return spec;
   spec->staged_in = *std::move(sums);
   spec->narrowed = {static_cast<std::byte*>(narrow.out), extents.out, narrow.dtype, divisor};
-  spec->signature = signature_of(narrow, *plan);
+  spec->signature = signature_of(call, *plan);
   return spec;
 }
 
