@@ -44,7 +44,7 @@ class Job:
             array = self._arrays[index]
             call = (
                 *(f"gradient {index}", COLLECTIVE_INDEX["allreduce"], REDUCTION_INDEX["sum"]),
-                *(False, DTYPE_INDEX["float32"], [array.size], 0, 1.0, []),
+                *(False, DTYPE_INDEX["float32"], [array.size], 0, (1.0, 1.0, False), []),
                 *(array.ctypes.data, array.ctypes.data),
             )
             submissions += self.coordinator.submit([call])

@@ -46,7 +46,7 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
                       is_logical(arguments.reduction);
   const bool aside = arguments.collective == Collective::kAlltoall && spec.in == spec.out;
   if ((!scales && !aside && !judges) || in_count.value() == 0) return {};
-  auto copy = allocate_shared(context.memory, in_count * element);
+  auto copy = allocate_anywhere(context.memory, in_count * element);
   if (!copy) return copy.error();
   spec.staged_in = *std::move(copy);
   if (scales) {
@@ -105,7 +105,7 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
   const std::size_t length = wide_length(narrow.dtype);
   const auto wide = [&](Count count) { return Count{count.value() * length}; };
   const Bytes element = size_of(DType::kInt64);
-  auto sums = allocate_shared(state.context->memory, wide(extents.in + Count{1}) * element);
+  auto sums = allocate_anywhere(state.context->memory, wide(extents.in + Count{1}) * element);
   if (!sums) return sums.error();
   widen(sums->get(), static_cast<const std::byte*>(narrow.in), extents.in, narrow.dtype, divisor,
         1.0);

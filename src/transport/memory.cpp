@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <string>
 
 namespace farandole {
@@ -226,6 +227,15 @@ Result<std::shared_ptr<std::byte>> allocate_shared(const std::shared_ptr<Memory>
   auto block = memory->allocate(size, Memory::Touch::kAll);
   if (!block) return block.error();
   return std::shared_ptr<std::byte>(*block, [memory](std::byte* data) { memory->release(data); });
+}
+
+Result<std::shared_ptr<std::byte>> allocate_anywhere(const std::shared_ptr<Memory>& memory,
+                                                     Bytes size) {
+  if (auto shared = allocate_shared(memory, size); shared) return shared;
+  auto* const own = new (std::nothrow) std::byte[size.value()];
+  if (own != nullptr) return std::shared_ptr<std::byte>(own, std::default_delete<std::byte[]>());
+  return Error{ErrorKind::kInternal,
+               "The system has no " + std::to_string(size.value()) + " bytes of memory left."};
 }
 
 }  // namespace farandole

@@ -97,4 +97,10 @@ class Memory {
 Result<std::shared_ptr<std::byte>> allocate_shared(const std::shared_ptr<Memory>& memory,
                                                    Bytes size);
 
+/// The same, or memory of this process alone where the library's has no room: peers reach it as
+/// they reach what a caller gives.
+/// Errors    kInternal if the system has none either.
+Result<std::shared_ptr<std::byte>> allocate_anywhere(const std::shared_ptr<Memory>& memory,
+                                                     Bytes size);
+
 }  // namespace farandole

@@ -14,12 +14,13 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch_checks import assert_passed, checks_of
+from torch_checks import assert_passed, checks_of, launch
 
 import farandole
 import farandole.torch as hvd
@@ -433,6 +434,35 @@ def check_groups_are_lists_of_tensors() -> None:
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)
+
+
+LARGE = """
+import numpy as np
+import torch
+import farandole
+import farandole.torch as hvd
+
+hvd.init()
+bytes_ = np.full(6 << 20, 100, np.int8)
+assert np.all(farandole.allreduce(bytes_, op="average") == 100)
+assert bool((hvd.allreduce(torch.from_numpy(bytes_)) == 100).all())
+floats = np.ones(10 << 20, np.float32)
+halves = farandole.allreduce(floats, op="premultiplied_sum", factor=0.5)
+assert np.all(halves == hvd.size() / 2)
+part = hvd.reducescatter(torch.from_numpy(floats), prescale_factor=3.0)
+assert bool((part == 3).all())
+print("all is well", flush=True)
+"""
+
+
+# Goal: what is widened or scaled in a copy does not have to fit into the library's memory.
+# Method: copies of more than what the transports leave of it.
+def test_copies_larger_than_library_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARANDOLE_MEMORY", str(64 << 20))
+    program = tmp_path / "program.py"
+    program.write_text(LARGE)
+    job = launch(2, program)
+    assert job.stdout.count("all is well") == 2, job.stderr
 
 
 # Horovod says so with a ValueError, which scripts catch to find out whether it was initialized.

@@ -111,21 +111,6 @@ def check_deprecated_average_argument() -> None:
         hvd.allreduce(mine(5, torch.float32), op="sum")  # type: ignore[arg-type]
 
 
-def check_scale_factors() -> None:
-    total = stacked(9, torch.float32).sum(0)
-    given = mine(9, torch.float32)
-    scaled = hvd.allreduce(given, op=hvd.Sum, prescale_factor=0.5, postscale_factor=8.0)
-    assert_equal(scaled, total * 4)
-    expected = (total * (3.0 / hvd.size())).float()
-    torch.testing.assert_close(hvd.allreduce(given, prescale_factor=3.0), expected)
-    assert hvd.allreduce_(given, op=hvd.Max, postscale_factor=2.0) is given
-    assert_equal(given, stacked(9, torch.float32).amax(0) * 2)
-    with pytest.raises(InvalidArgumentError, match=r"prescale_factor is 2\.0 with op MIN"):
-        hvd.allreduce(given, op=hvd.Min, prescale_factor=2.0)
-    with pytest.raises(InvalidArgumentError, match=r"allowed for integers is 1\.0"):
-        hvd.allreduce(mine(9, torch.int32), postscale_factor=2.0)
-
-
 def check_strided_input_is_copied_but_not_written() -> None:
     expected = stacked(12, torch.float32).sum(0).view(3, 4).t()
     strided = mine(12, torch.float32).view(3, 4).t()

@@ -358,7 +358,8 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     compression                what makes gradients smaller on their way
     backward_passes_per_step   gradients of so many passes are added up before they are averaged;
                                divide the loss by it for their mean
-    op                         Average, Sum, or Adasum, which combines each gradient by itself
+    op                         Average, Sum, ActiveAverage, which leaves out ranks that have
+                               joined, or Adasum, which combines each gradient by itself
     gradient_predivide_factor  with Average: divide by this before the sum, the rest after it
     num_groups                 if not 0, so many groups of about equal bytes
     groups                     the same, or lists of parameters; those in no list travel alone

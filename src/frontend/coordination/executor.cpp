@@ -218,7 +218,7 @@ Result<void> Executor::take_buffer(Flight& flight, Bytes size) {
     }
   }
   flight.buffer_bytes = std::bit_ceil(std::max(size.value(), std::size_t{4096}));
-  auto made = context_.allocate(Bytes{flight.buffer_bytes});
+  auto made = allocate_anywhere(process_->memory, Bytes{flight.buffer_bytes});
   if (!made) return made.error();
   flight.buffer = *std::move(made);
   return {};
