@@ -19,11 +19,10 @@ using Type = Setting::Type;
 constexpr double kMax = 1e15;
 
 constexpr std::array kSettings = {
-    Setting{
-        "FARANDOLE_TIMEOUT", Type::kSeconds, "30", 0.5, kMax,
-        "Seconds for which a peer may give no sign of life. A shorter outage ends nothing; after a "
-        "quarter more it counts as failed. Data that its system does not acknowledge for as long, "
-        "though it lives, end what the two ranks do together."},
+    Setting{"FARANDOLE_TIMEOUT", Type::kSeconds, "30", 0.5, kMax,
+            "Seconds for which a peer may give no sign of life. A shorter outage ends nothing; "
+            "after a quarter more it counts as failed. Data that its system does not acknowledge "
+            "for as long, though it lives, end what the two ranks do together."},
     Setting{"FARANDOLE_OPERATION_TIMEOUT", Type::kSeconds, "1800", 0.1, kMax,
             "Seconds after which an operation that peers have not joined is an error."},
     Setting{"FARANDOLE_START_TIMEOUT", Type::kSeconds, "120", 0.1, kMax,
