@@ -50,6 +50,7 @@ class Hosts:
         self.count = count
         self.megabits = megabits
         self.ranks: list[subprocess.Popen[str]] = []
+        self.ranks_per_host = 1
 
     def build(self) -> None:
         for host in range(self.count):
@@ -110,9 +111,9 @@ class Hosts:
         lines = {"localhost": "127.0.0.1"} | names
         (folder / "hosts").write_text("".join(f"{at} {name}\n" for name, at in lines.items()))
 
-    def start(self, *command: str | Path, each: int = 1, **environment: str) -> None:
-        """Python with these arguments as `each` ranks per host, as a scheduler starts them."""
-        secret = uuid.uuid4().hex
+    def start(self, *command: str | Path, **environment: str) -> None:
+        """Python with these arguments as the ranks, as a scheduler would start them."""
+        secret, each = uuid.uuid4().hex, self.ranks_per_host
         self.ranks = []
         for rank in range(self.count * each):
             job = {

@@ -229,8 +229,7 @@ Result<Roster> assemble(const Job& job, Listener& listener, Registration self, D
                         std::set<int>& absent) {
   Assembly assembly(job, listener, std::move(self));
   auto roster = assembly.run(deadline);
-  // When the time is up it is up for the others, too.
-  if (!roster && !deadline.passed()) absent = assembly.absent();
+  if (!roster) absent = assembly.absent();
   return roster;
 }
 

@@ -17,7 +17,7 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kExitTime = 5s;
+constexpr auto kExitTime = 5s, kExitTimeLate = 1s;
 
 class Porter {
  public:
@@ -27,6 +27,7 @@ class Porter {
         listener_(std::move(listener)),
         answer_(encode_frame(static_cast<std::uint8_t>(RendezvousFrame::kFailure),
                              encode_failure(failure))),
+        exit_time_(failure.kind == ErrorKind::kTimedOut ? kExitTimeLate : kExitTime),
         absent_(std::move(absent)),
         end_(Deadline::after(job.start_timeout)) {
     const SignalsBlocked inherited;
@@ -35,6 +36,9 @@ class Porter {
   Porter(const Porter&) = delete;
   Porter& operator=(const Porter&) = delete;
   ~Porter() { stop(Deadline::after(0s)); }
+
+  /// Gives those who are on their way a little time.
+  void stop_at_exit() { stop(Deadline::after(exit_time_)); }
 
   void stop(Deadline end) {
     if (getpid() != pid_) return thread_.joinable() ? thread_.detach() : void();
@@ -90,6 +94,7 @@ class Porter {
   const std::string job_id_;
   std::unique_ptr<Listener> listener_;
   const std::string answer_;
+  const Clock::duration exit_time_;
   std::set<int> absent_;
   std::list<Channel> guests_;
   Bell bell_;
@@ -102,7 +107,7 @@ struct Lodge {
   std::mutex mutex;
   std::unique_ptr<Porter> porter;
   ~Lodge() {
-    if (porter) porter->stop(Deadline::after(kExitTime));
+    if (porter) porter->stop_at_exit();
   }
 };
 

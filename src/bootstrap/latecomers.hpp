@@ -15,7 +15,8 @@ namespace farandole {
 /// why there is no job, instead of looking for rank 0 until their time is up.
 ///
 /// It ends when all of `absent` have come, when the time to start is up, when this process starts
-/// another job as rank 0, and 5 s after the process begins to exit, which waits for it.
+/// another job as rank 0, and 5 s after the process begins to exit, which waits for it; 1 s if the
+/// failure is that the time was up, as it soon is for them.
 /// Threads   any; it has a thread of its own.
 void tell_latecomers(const Job& job, std::unique_ptr<Listener> listener, const Error& failure,
                      std::set<int> absent);

@@ -100,7 +100,8 @@ def test_rank_0s_host_takes_its_name_for_the_loopback(
     hosts.name_hosts(0, {"node0": own})
     for host in range(1, HOSTS):
         hosts.name_hosts(host, {"node0": "10.77.0.1"})
-    hosts.start(program, each=2, MASTER_ADDR="node0", FARANDOLE_INTERFACE=interface)
+    hosts.ranks_per_host = 2
+    hosts.start(program, MASTER_ADDR="node0", FARANDOLE_INTERFACE=interface)
     assert hosts.finish() == [f"rank {rank} of 6, 2 here\n" for rank in range(2 * HOSTS)]
     if interface:
         assert hosts.sent_bytes(0, 1) > PAYLOAD_BYTES
