@@ -5,7 +5,8 @@
     python tools/sanitized.py -m pytest tests/python/test_fuzz.py -m full
 
 Builds the module in build/asan-python first, which takes minutes once, and puts it beside a copy of
-the package there; the rest of the line goes to Python. Any finding ends the process.
+the package there; the rest of the line goes to Python. A finding ends the process, and is told in
+build/asan-python/report.*, since pytest keeps what is printed.
 """
 
 import os
@@ -33,15 +34,21 @@ def build() -> None:
     shutil.copy2(module, PACKAGE)
 
 
+def library(name: str) -> str:
+    """Where the compiler has a library of its own."""
+    command = ("g++", f"-print-file-name={name}")
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def environment() -> dict[str, str]:
-    """With the sanitizers' library first, which an interpreter without it cannot load later."""
-    found = subprocess.run(
-        ("g++", "-print-file-name=libasan.so"), check=True, stdout=subprocess.PIPE, text=True
-    )
+    """With the libraries first that an interpreter without them cannot load later: the sanitizer's,
+    and the one whose exceptions it looks at."""
     # Python never frees some of what it allocates, and is no concern of ours.
+    options = f"detect_leaks=0:abort_on_error=1:log_path={BUILD / 'report'}"
     return os.environ | {
-        "LD_PRELOAD": found.stdout.strip(),
-        "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
+        "LD_PRELOAD": f"{library('libasan.so')}:{library('libstdc++.so')}",
+        "ASAN_OPTIONS": options,
+        "UBSAN_OPTIONS": f"print_stacktrace=1:log_path={BUILD / 'report'}",
         "PYTHONPATH": str(PACKAGE.parent),
     }
 
