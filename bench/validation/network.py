@@ -48,7 +48,10 @@ def run_on(hosts: Hosts, seconds: float, *command: str | Path) -> str:
     """What rank 0 writes."""
     # Hosts that share cores must not spin: who is waited for may need the core.
     crowded = hosts.count > (os.cpu_count() or 1)
-    hosts.start(*command, **({"FARANDOLE_SPIN": "0"} if crowded else {}))
+    if crowded:
+        hosts.start(*command, FARANDOLE_SPIN="0")
+    else:
+        hosts.start(*command)
     return hosts.finish(seconds)[0]
 
 
