@@ -17,11 +17,6 @@ namespace {
 
 using Lease = OperationCache::Lease;
 
-bool is_logical(Reduction reduction) {
-  return reduction == Reduction::kLogicalAnd || reduction == Reduction::kLogicalOr ||
-         reduction == Reduction::kLogicalXor;
-}
-
 /// The memory that a schedule needs and the caller did not give.
 Result<void> stage(const Call& call, const Plan& plan, const ContextState& context, Count in_count,
                    CollectiveSpec& spec) {
@@ -41,20 +36,13 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
   }
   const bool scales =
       reduces(arguments.collective) && arguments.reduction == Reduction::kPremultipliedSum;
-  // With nobody to reduce with, a copy alone would not make truth of a number.
-  const bool judges = spec.program->rank_count == 1 && reduces(arguments.collective) &&
-                      is_logical(arguments.reduction);
   const bool aside = arguments.collective == Collective::kAlltoall && spec.in == spec.out;
-  if ((!scales && !aside && !judges) || in_count.value() == 0) return {};
+  if ((!scales && !aside) || in_count.value() == 0) return {};
   auto copy = allocate_anywhere(context.memory, in_count * element);
   if (!copy) return copy.error();
   spec.staged_in = *std::move(copy);
   if (scales) {
     scale(spec.staged_in.get(), spec.in, in_count, arguments.dtype, call.options.factor);
-  } else if (judges) {
-    const auto truth = find_kernel(arguments.dtype, Reduction::kLogicalOr);
-    if (!truth) return truth.error();
-    (*truth)(spec.staged_in.get(), spec.in, spec.in, in_count);
   } else {
     copy_bytes(spec.staged_in.get(), spec.in, (in_count * element).value());
   }

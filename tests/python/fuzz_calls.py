@@ -365,6 +365,8 @@ def _reduced(values: list[Array], op: str) -> Array:
         mean = np.sum([value.astype(wide) for value in values], axis=0) / len(values)
         whole = dtype.kind in "iu"
         return np.asarray(np.trunc(mean) if whole else mean).astype(dtype)
+    if len(values) == 1 and op != "average":
+        return values[0]  # as of MPI: a logical reduction of one rank leaves its numbers
     if op.startswith("logical"):
         return np.asarray(UFUNCS[op].reduce(np.stack(values) != 0, axis=0)).astype(dtype)
     stacked = np.stack(values)

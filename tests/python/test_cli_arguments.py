@@ -102,7 +102,7 @@ def options_of(command: Any) -> list[Any]:
 
 
 def long_name(option: Any) -> str:
-    return str(max(option.opts, key=len))
+    return str(next((name for name in option.opts if name.startswith("--")), option.opts[0]))
 
 
 def metavar_of(option: Any) -> str:
@@ -120,7 +120,10 @@ def wrong_values(command: str, option: Any) -> tuple[str, ...]:
     if "|" in metavar or metavar == "NAME":
         return ("no-such", "", "1", "\udcff")
     if (kind := numeric_kind(option)) is not None:
-        return WRONG_INTEGERS if kind is int else WRONG_NUMBERS
+        wrong = WRONG_INTEGERS if kind is int else WRONG_NUMBERS
+        if "No effect" in (option.help or ""):  # of Horovod's: any number will do
+            return tuple(value for value in wrong if not value.startswith("-1"))
+        return wrong
     return WRONG_TEXT.get(name, ())
 
 

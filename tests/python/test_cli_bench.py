@@ -257,6 +257,7 @@ def test_damage_by_the_library_is_seen(
     monkeypatch.setattr(farandole, "world", _Spoiler)
     monkeypatch.setattr(farandole, "cross_size", lambda: 1)
     monkeypatch.setattr(farandole, "statistics", lambda: {"plans": {}, "transports": {}})
+    monkeypatch.setattr(bench_worker, "_places", str)
     places = 1 if collective == "sendrecv" else 2
     assert bench_worker.Bench(_plan(collective, [40, 4000])).run() == places
     rows = capsys.readouterr().out.splitlines()

@@ -229,19 +229,6 @@ def test_options_of_other_types_are_named() -> None:
     on_ranks(body)
 
 
-# Goal: truth is 0 or 1 on one rank too, as NumPy and jobs of more ranks have it.
-def test_logical_reductions_of_one_rank() -> None:
-    def body(comm: Communicator) -> None:
-        numbers = np.array([0, 1, 5], np.int16)
-        for op in ("logical_and", "logical_or", "logical_xor"):
-            assert comm.allreduce(numbers, op=op).tolist() == [0, 1, 1]
-            assert comm.reducescatter_async(numbers, op=op).wait().tolist() == [0, 1, 1]
-            assert comm.allreduce(numbers.copy(), op=op, out=(held := numbers.copy())) is held
-            assert held.tolist() == [0, 1, 1]
-
-    on_ranks(body, size=1)
-
-
 # Goal: what a rank sends itself and takes from itself has one length, or nothing is written.
 # Method: both directions, with an `out` in the middle of a larger array; the native call, which has
 # no other check before it, too.

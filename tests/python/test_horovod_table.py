@@ -169,11 +169,15 @@ def test_there_is_no_other_library_inside(name: str) -> None:
 def test_variables_and_options_are_those_of_the_command_line() -> None:
     from typer.main import get_command
 
-    from farandole.cli import run
+    from farandole.cli import horovod
     from farandole.cli.app import app
 
     starting = DOCUMENT.split("## Starting")[1].split("\n## ")[0]
-    assert set(re.findall(r"HOROVOD_\w+", starting)) == set(run._HOROVOD_VARIABLES)
+    taken, given = starting.split("Ranks find")
+    assert set(re.findall(r"HOROVOD_\w+", taken)) == set(horovod._VARIABLES)
+    assert set(re.findall(r"HOROVOD_\w+", given)) == {
+        f"HOROVOD_{where}{what}" for where in ("", "LOCAL_", "CROSS_") for what in ("RANK", "SIZE")
+    }
     command = getattr(get_command(app), "commands", {})["run"]
     known = {option for each in command.params for option in each.opts}
     for theirs, here in re.findall(r"^\| (`-.*?) \| (.*) \|$", starting, re.M):

@@ -234,7 +234,7 @@ class _Part:
             environment["PATH"] += os.pathsep + here
         os.environ.update(environment)
         self._command = resolve_command(job["command"])
-        refuse_crowding(job["local_size"], job["oversubscribe"])
+        refuse_crowding(len(self._ranks), job["oversubscribe"])
         self.meeting_point: dict[str, Any] = {}
         self._listener: socket.socket | None = None
         if self._ranks.start == 0:

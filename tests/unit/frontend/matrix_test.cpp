@@ -120,10 +120,6 @@ std::vector<std::byte> expected(std::size_t count, DType dtype, Reduction reduct
   std::vector<std::byte> total(count * element + 1), next(kPeriod * element);
   fill_exact(total.data(), period.value(), dtype, reduction, 0);
   const ReduceKernel kernel = *find_kernel(dtype, reduction);
-  if (reduction == Reduction::kLogicalAnd || reduction == Reduction::kLogicalOr ||
-      reduction == Reduction::kLogicalXor) {  // true or false, also of one rank
-    (*find_kernel(dtype, Reduction::kLogicalOr))(total.data(), total.data(), total.data(), period);
-  }
   for (int rank = 1; rank < size; ++rank) {
     fill_exact(next.data(), period.value(), dtype, reduction, rank);
     kernel(total.data(), total.data(), next.data(), period);
