@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from farandole import _native
-from farandole.cli import findings
+from farandole.cli import findings, joined
 from farandole.cli.app import app
 from farandole.cli.libraries import find_library_file
 from farandole.report.tables import as_markdown
@@ -144,6 +145,30 @@ def test_doctor_tells_needed_from_optional_packages(monkeypatch: pytest.MonkeyPa
 )
 def test_launcher_is_told_from_the_environment(variables: dict[str, str], name: str) -> None:
     assert findings.started_by(variables) == name
+
+
+# Goal: the commands know their rank by whoever started them, as farandole.init() does. Method: the
+# names that starters document, beside what another one has left behind.
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ({}, None),
+        ({"RANK": "3", "SLURM_PROCID": "2", "SLURM_NTASKS": "4"}, 3),
+        ({"HOROVOD_RANK": "3", "HOROVOD_SIZE": "4"}, 3),
+        ({"JSM_NAMESPACE_RANK": "3", "JSM_NAMESPACE_SIZE": "4", "OMPI_COMM_WORLD_RANK": "1"}, 3),
+        ({"MV2_COMM_WORLD_RANK": "3", "MV2_COMM_WORLD_SIZE": "4"}, 3),
+        ({"PALS_RANKID": "3", "PMI_RANK": "1", "PMI_SIZE": "4"}, 3),
+        ({"FLUX_TASK_RANK": "3", "FLUX_JOB_SIZE": "4", "PMI_RANK": "1"}, 3),
+        ({"ALPS_APP_PE": "3"}, 3),
+        ({"RANK": "1", "SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}, 3),
+        ({"PMI_RANK": "²", "PMI_SIZE": "4"}, None),
+    ],
+)
+def test_commands_know_their_rank_by_the_starter(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], rank: int | None
+) -> None:
+    monkeypatch.setattr(os, "environ", variables)
+    assert joined.rank_told() == rank
 
 
 def test_libraries_are_found_by_name() -> None:

@@ -37,14 +37,6 @@ Transport = Annotated[
     str | None,
     choice("--transport", words=TRANSPORTS, help="What the ranks use, outside of a job."),
 ]
-_RANK_VARIABLES = (
-    "FARANDOLE_RANK",
-    "RANK",
-    "OMPI_COMM_WORLD_RANK",
-    "PMI_RANK",
-    "PMIX_RANK",
-    "SLURM_PROCID",
-)
 
 
 @dataclass(frozen=True)
@@ -68,11 +60,15 @@ def is_in_job() -> bool:
 
 
 def rank_told() -> int | None:
-    """This process's rank, as whoever started it says; None outside of a job."""
-    if not is_in_job():
-        return None
-    told = (os.environ[name] for name in _RANK_VARIABLES if os.environ.get(name, "").isdigit())
-    return next((int(text) for text in told), None)
+    """This process's rank, as whoever started it says; None where nobody says one."""
+    from farandole import _native
+
+    starter = started_by(os.environ)
+    for row in _native.starters():
+        if row["name"] == starter:
+            told = next((text for name in row["rank"] if (text := os.environ.get(name))), "")
+            return int(told) if told.isdecimal() else None
+    return None
 
 
 def measure(ranks: Ranks, work: Callable[[], int | None]) -> NoReturn:
