@@ -4,9 +4,9 @@
 that it has in flight; and afterwards nothing of the job is left on the machine.
 
 Method: four ranks stream allreduces; one of them, chosen by a seed, is killed at a moment that the
-seed chooses. FARANDOLE_FAILURE_RUNS sets the number of runs per transport (20; 100 for a release),
-FARANDOLE_TEST_SEED the first seed; the name of each test holds its seed. What the job held is
-looked up in /proc before the kill and must be gone from there after the end.
+seed chooses. FARANDOLE_TEST_FAILURE_RUNS sets the number of runs per transport (20; 100 for a
+release), FARANDOLE_TEST_SEED the first seed; the name of each test holds its seed. What the job
+held is looked up in /proc before the kill and must be gone from there after the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from traces import known_inodes, shared_memory_names, socket_inodes
 Start = Callable[..., Job]
 
 RANKS = 4
-RUNS = int(os.environ.get("FARANDOLE_FAILURE_RUNS", "20"))
+RUNS = int(os.environ.get("FARANDOLE_TEST_FAILURE_RUNS", "20"))
 FIRST_SEED = int(os.environ["FARANDOLE_TEST_SEED"])
 TOLD_WITHIN_SECONDS = 1.0
 GONE_WITHIN_SECONDS = 10.0
