@@ -36,7 +36,8 @@ def start() -> tuple[Any, Any]:
     """Two operations, which the other rank has to take part in."""
     where = [ones.ctypes.data] * 2
     float64 = _native.DTYPES.index("float64")
-    submitted = coordinator.submit([("t", 0, 0, False, float64, [8], 0, 1.0, [], *where)])
+    scaling = (1.0, 1.0, False)
+    submitted = coordinator.submit([("t", 0, 0, False, float64, [8], 0, scaling, [], *where)])
     return farandole.allreduce_async(np.ones(1000)), submitted[0]
 
 
