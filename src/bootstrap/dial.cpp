@@ -10,7 +10,7 @@
 
 namespace farandole {
 
-Dial::Dial(const Address& address, const std::string& secret, Identity identity, Deadline deadline)
+Dial::Dial(const Address& address, const Secret& secret, Identity identity, Deadline deadline)
     : deadline_(deadline) {
   auto nonce = random_bytes(kNonceBytes);
   Descriptor socket = start_connecting(address);

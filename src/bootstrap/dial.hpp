@@ -25,7 +25,7 @@ class Dial {
     kNoSocket,     // this process can open none
   };
 
-  Dial(const Address& address, const std::string& secret, Identity identity, Deadline deadline);
+  Dial(const Address& address, const Secret& secret, Identity identity, Deadline deadline);
   void watch(PollSet& set);
   void serve(const PollSet& set);
 

@@ -47,10 +47,10 @@ std::string Handshake::code(std::string_view role, std::string_view contents) co
   std::string message = "farandole 1 ";
   message.append(role).append("\0"sv).append(client_nonce_).append(server_nonce_);
   message.append(contents);
-  return std::string(view(hmac_sha256(secret_, message)));
+  return std::string(view(hmac_sha256(secret_.view(), message)));
 }
 
-ClientHandshake::ClientHandshake(std::string secret, std::string nonce, Identity identity)
+ClientHandshake::ClientHandshake(Secret secret, std::string nonce, Identity identity)
     : Handshake(std::move(secret)), identity_(std::move(identity)) {
   client_nonce_ = std::move(nonce);
   output_ = std::string(kPreamble) + client_nonce_;
@@ -87,8 +87,7 @@ void ClientHandshake::check_verdict() {
   state_ = genuine ? State::kDone : State::kFailed;
 }
 
-ServerHandshake::ServerHandshake(std::string secret, std::string nonce)
-    : Handshake(std::move(secret)) {
+ServerHandshake::ServerHandshake(Secret secret, std::string nonce) : Handshake(std::move(secret)) {
   server_nonce_ = std::move(nonce);
   wanted_ = kPreamble.size() + kNonceBytes;
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bootstrap/secret.hpp"
 #include "bootstrap/sha256.hpp"
 #include "farandole/result.hpp"
 
@@ -61,13 +62,14 @@ class Handshake {
   std::string take_output() { return std::exchange(output_, {}); }
 
  protected:
-  explicit Handshake(std::string secret) : secret_(std::move(secret)) {}
+  explicit Handshake(Secret secret) : secret_(std::move(secret)) {}
   ~Handshake() = default;
   bool gather(std::string_view bytes);  // true once wanted_ bytes are in input_
   void expect(std::size_t bytes);
   std::string code(std::string_view role, std::string_view contents) const;
 
-  std::string secret_, client_nonce_, server_nonce_;
+  Secret secret_;
+  std::string client_nonce_, server_nonce_;
   std::string input_, output_;
   std::size_t wanted_ = 0;
   State state_ = State::kWorking;
@@ -78,7 +80,7 @@ class Handshake {
 class ClientHandshake : public Handshake {
  public:
   /// `nonce` is random, of kNonceBytes.
-  ClientHandshake(std::string secret, std::string nonce, Identity identity);
+  ClientHandshake(Secret secret, std::string nonce, Identity identity);
   void feed(std::string_view bytes);
   Verdict verdict() const { return verdict_; }
 
@@ -93,7 +95,7 @@ class ClientHandshake : public Handshake {
 /// kWorking until kProven (then identity() is known, and answer() makes it kDone) or kFailed.
 class ServerHandshake : public Handshake {
  public:
-  ServerHandshake(std::string secret, std::string nonce);
+  ServerHandshake(Secret secret, std::string nonce);
   void feed(std::string_view bytes);
   const Identity& identity() const { return identity_; }
   void answer(Verdict verdict);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "bootstrap/secret.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 
@@ -24,7 +25,7 @@ struct Job {
   int listen_fd = -1;      // rank 0: a bound, listening socket from the launcher, or -1
   int launcher_fd = -1;    // a pipe that closes when the launcher dies, or -1
   std::string interface;   // network interface or address for our sockets; empty: any
-  std::string secret;      // proves membership; never on a command line, never logged
+  Secret secret;           // proves membership; never on a command line, never logged
   std::chrono::milliseconds timeout{30000};         // FARANDOLE_TIMEOUT: a silent peer is gone
   std::chrono::milliseconds start_timeout{120000};  // FARANDOLE_START_TIMEOUT
   std::string started_by;                           // a name of starters(), or "alone"

@@ -30,7 +30,7 @@ class Listener {
     std::function<void(const Identity&, Descriptor)> enter;
   };
 
-  Listener(Descriptor socket, std::string secret, std::size_t visitors_max,
+  Listener(Descriptor socket, Secret secret, std::size_t visitors_max,
            Clock::duration handshake_time = std::chrono::seconds(5))
       : socket_(std::move(socket)),
         secret_(std::move(secret)),
@@ -61,7 +61,7 @@ class Listener {
   void drop(Visitor& visitor);
 
   Descriptor socket_;
-  std::string secret_;
+  Secret secret_;
   std::size_t visitors_max_;
   Clock::duration handshake_time_;
   std::size_t slot_ = PollSet::kNoSlot;

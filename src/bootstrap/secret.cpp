@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <pwd.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <string_view>
 
 #include "base/settings.hpp"
@@ -56,14 +58,14 @@ Result<void> check_privacy(int fd, const std::string& path) {
   return {};
 }
 
-Result<std::string> read_secret(const std::string& path) {
+Result<Secret> read_secret(const std::string& path) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return system_error("open", path);
   if (auto checked = check_privacy(file.fd(), path); !checked) return checked.error();
-  std::string text(kFileBytesMax + 1, '\0');
+  Transient buffer(std::string(kFileBytesMax + 1, '\0'));
   std::size_t length = 0;
-  while (length < text.size()) {
-    const ssize_t got = read(file.fd(), text.data() + length, text.size() - length);
+  while (length < buffer.text.size()) {
+    const ssize_t got = read(file.fd(), buffer.text.data() + length, buffer.text.size() - length);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return system_error("read", path);
     if (got == 0) break;
@@ -73,10 +75,10 @@ Result<std::string> read_secret(const std::string& path) {
     return invalid("the secret file " + path + " is longer than " + std::to_string(kFileBytesMax) +
                    " bytes.");
   }
-  text.resize(length);
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  if (text.empty()) return invalid("the secret file " + path + " is empty.");
-  return text;
+  std::string_view secret = std::string_view(buffer.text).substr(0, length);
+  while (secret.ends_with('\n') || secret.ends_with('\r')) secret.remove_suffix(1);
+  if (secret.empty()) return invalid("the secret file " + path + " is empty.");
+  return Secret(secret);
 }
 
 Result<std::string> user_folder() {
@@ -101,16 +103,6 @@ Result<void> make_folders(const std::string& path) {
   }
 }
 
-std::string hexadecimal(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const char byte : bytes) {
-    text += kDigits[static_cast<unsigned char>(byte) >> 4];
-    text += kDigits[static_cast<unsigned char>(byte) & 15];
-  }
-  return text;
-}
-
 Result<void> write_file(const std::string& path, const std::string& text) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file) return system_error("create", path);
@@ -125,12 +117,15 @@ Result<void> write_file(const std::string& path, const std::string& text) {
 /// another process was faster; so no one ever reads half a secret.
 Result<void> create_secret(const std::string& folder, const std::string& path) {
   if (auto made = make_folders(folder); !made) return made.error();
-  auto secret = random_bytes(kSecretBytes);
+  auto bytes = random_bytes(kSecretBytes);
   auto suffix = random_bytes(8);
-  if (!secret) return secret.error();
+  if (!bytes) return bytes.error();
   if (!suffix) return suffix.error();
   const std::string draft = path + "." + hexadecimal(*suffix);
-  if (auto written = write_file(draft, hexadecimal(*secret) + "\n"); !written) {
+  const Transient secret(*std::move(bytes));
+  Transient line(hexadecimal(secret.text));
+  line.text += '\n';
+  if (auto written = write_file(draft, line.text); !written) {
     unlink(draft.c_str());
     return written.error();
   }
@@ -145,7 +140,7 @@ Result<void> create_secret(const std::string& folder, const std::string& path) {
   return outcome;
 }
 
-Result<std::string> user_secret() {
+Result<Secret> user_secret() {
   auto folder = user_folder();
   if (!folder) return folder.error();
   const std::string path = *folder + "/secret";
@@ -155,7 +150,41 @@ Result<std::string> user_secret() {
   return read_secret(path);
 }
 
+/// Advice that an old kernel does not know changes nothing there.
+char* map_secret(std::size_t bytes) {
+  void* const base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) throw std::bad_alloc();
+  madvise(base, bytes, MADV_DONTDUMP);
+  madvise(base, bytes, MADV_WIPEONFORK);
+  return static_cast<char*>(base);
+}
+
 }  // namespace
+
+Secret::Secret(std::string_view text) : size_(text.size()) {
+  if (text.empty()) return;
+  bytes_ = std::shared_ptr<char>(map_secret(size_), [size = size_](char* base) {
+    explicit_bzero(base, size);
+    munmap(base, size);
+  });
+  std::memcpy(bytes_.get(), text.data(), size_);
+}
+
+Transient::~Transient() {
+  explicit_bzero(text.data(), text.size());
+}
+
+std::string hexadecimal(std::string_view bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size() + 1);
+  for (const char byte : bytes) {
+    text += kDigits[static_cast<unsigned char>(byte) >> 4];
+    text += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return text;
+}
 
 Result<std::string> random_bytes(std::size_t count) {
   std::string bytes(count, '\0');
@@ -172,9 +201,10 @@ Result<std::string> random_bytes(std::size_t count) {
   return bytes;
 }
 
-Result<std::string> job_secret() {
-  auto direct = text_setting("FARANDOLE_SECRET");
-  if (!direct || !direct->empty()) return direct;
+Result<Secret> job_secret() {
+  auto value = text_setting("FARANDOLE_SECRET");
+  if (!value) return value.error();
+  if (const Transient direct(*std::move(value)); !direct.text.empty()) return Secret(direct.text);
   auto file = text_setting("FARANDOLE_SECRET_FILE");
   if (!file) return file.error();
   return file->empty() ? user_secret() : read_secret(*file);

@@ -3,20 +3,52 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "farandole/result.hpp"
 
 namespace farandole {
 
+/// A secret in pages of its own, which are in no core dump, read as zeros in a forked child, and
+/// are zeroed when the last copy goes: copies share them.
+class Secret {
+ public:
+  Secret() = default;
+  /// Whoever has the text sees to it that it goes, as Transient does.
+  explicit Secret(std::string_view text);
+  std::string_view view() const { return {bytes_.get(), size_}; }
+  bool empty() const { return size_ == 0; }
+
+ private:
+  std::shared_ptr<char> bytes_;
+  std::size_t size_ = 0;
+};
+
+/// Text on its way into a Secret or out of one: zeroed at the end of its scope. A string that grows
+/// leaves what it held behind, so reserve first what it will need.
+struct Transient {
+  explicit Transient(std::string value) : text(std::move(value)) {}
+  Transient(const Transient&) = delete;
+  Transient& operator=(const Transient&) = delete;
+  ~Transient();
+
+  std::string text;
+};
+
 /// `count` random bytes from the system, for nonces and secrets.
 Result<std::string> random_bytes(std::size_t count);
+
+/// Two digits a byte, with room for a line's end.
+std::string hexadecimal(std::string_view bytes);
 
 /// What proves membership in a job: FARANDOLE_SECRET, or the contents of FARANDOLE_SECRET_FILE, or
 /// those of the user's own secret file, $XDG_CONFIG_HOME/farandole/secret (else ~/.config/...),
 /// which is created on first use; of processes that race to create it, one wins and all read its.
 /// Errors    kInvalidArgument when a file is readable or writable by others, is not the user's
 ///           own, is empty, or cannot be read or made.
-Result<std::string> job_secret();
+Result<Secret> job_secret();
 
 }  // namespace farandole

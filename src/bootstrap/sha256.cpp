@@ -3,7 +3,10 @@
 #include "bootstrap/sha256.hpp"
 
 #include <bit>
+#include <cstring>
 #include <string>
+
+#include "bootstrap/secret.hpp"
 
 namespace farandole {
 namespace {
@@ -39,7 +42,7 @@ std::array<std::uint32_t, 64> expand(const Block& block) {
 }
 
 void compress(State& state, const Block& block) {
-  const auto w = expand(block);
+  auto w = expand(block);
   auto [a, b, c, d, e, f, g, h] = state;
   for (std::size_t i = 0; i < 64; ++i) {
     const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
@@ -48,13 +51,16 @@ void compress(State& state, const Block& block) {
     const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
   }
+  explicit_bzero(&w, sizeof w);  // the first words are the block's, which may be a key's
   const State step = {a, b, c, d, e, f, g, h};
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += step[i];
 }
 
 /// The message's tail, a one bit, zeros, and the length in bits: one block or two.
 std::string padding(std::string_view tail, std::uint64_t message_bytes) {
-  std::string end(tail);
+  std::string end;
+  end.reserve(2 * kBlockBytes);
+  end = tail;
   end.push_back('\x80');
   while (end.size() % kBlockBytes != kBlockBytes - 8) end.push_back('\0');
   for (int shift = 56; shift >= 0; shift -= 8) {
@@ -71,6 +77,17 @@ void absorb(State& state, std::string_view blocks) {
     }
     compress(state, block);
   }
+  explicit_bzero(&block, sizeof block);
+}
+
+/// A key of a block at most, masked, with room for `more` bytes of what it signs.
+std::string masked(std::string_view key, char mask, std::size_t more) {
+  std::string block;
+  block.reserve(kBlockBytes + more);
+  block = key;
+  block.resize(kBlockBytes, '\0');
+  for (char& c : block) c = static_cast<char>(c ^ mask);
+  return block;
 }
 
 }  // namespace
@@ -79,7 +96,8 @@ Digest sha256(std::string_view message) {
   State state = kInitial;
   const std::size_t whole = message.size() / kBlockBytes * kBlockBytes;
   absorb(state, message.substr(0, whole));
-  absorb(state, padding(message.substr(whole), message.size()));
+  const Transient end(padding(message.substr(whole), message.size()));
+  absorb(state, end.text);
   Digest digest;
   for (std::size_t i = 0; i < digest.size(); ++i) {
     digest[i] = static_cast<std::uint8_t>(state[i / 4] >> (24 - 8 * (i % 4)));
@@ -88,14 +106,13 @@ Digest sha256(std::string_view message) {
 }
 
 Digest hmac_sha256(std::string_view key, std::string_view message) {
-  std::string padded(key.size() > kBlockBytes ? std::string(view(sha256(key))) : std::string(key));
-  padded.resize(kBlockBytes, '\0');
-  std::string inner = padded, outer = padded;
-  for (char& c : inner) c = static_cast<char>(c ^ 0x36);
-  for (char& c : outer) c = static_cast<char>(c ^ 0x5c);
-  inner += message;
-  outer += view(sha256(inner));
-  return sha256(outer);
+  const bool is_long = key.size() > kBlockBytes;
+  const Transient shortened(is_long ? std::string(view(sha256(key))) : "");
+  if (is_long) key = shortened.text;
+  Transient inner(masked(key, 0x36, message.size())), outer(masked(key, 0x5c, sizeof(Digest)));
+  inner.text += message;
+  outer.text += view(sha256(inner.text));
+  return sha256(outer.text);
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {

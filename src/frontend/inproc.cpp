@@ -4,7 +4,6 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "bootstrap/secret.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
@@ -108,19 +108,6 @@ Result<std::pair<int, std::uint16_t>> listen_on_loopback() {
   return std::pair{fd, ntohs(address.sin_port)};
 }
 
-Result<std::string> random_text() {
-  unsigned char bytes[32];
-  if (getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) {
-    return Error{ErrorKind::kInternal, std::string("getrandom: ") + strerror(errno)};
-  }
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
-}
-
 /// Brings the ranks up side by side, since each of them waits for the others.
 template <class Start>
 Result<std::vector<std::unique_ptr<Context>>> together(
@@ -183,8 +170,11 @@ Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(int rank_co
                                                                      const std::string& transport) {
   auto listener = listen_on_loopback();
   if (!listener) return listener.error();
-  auto secret = random_text();
-  if (!secret) return secret.error();
+  const auto id = random_bytes(8);
+  if (!id) return id.error();
+  auto bytes = random_bytes(32);
+  if (!bytes) return bytes.error();
+  const Secret secret(Transient(*std::move(bytes)).text);
   std::vector<std::shared_ptr<ContextState>> states;
   for (int rank = 0; rank < rank_count; ++rank) {
     auto state = blank_state(rank, rank_count, peer_memory);
@@ -192,8 +182,8 @@ Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(int rank_co
     (*state)->transport = transport;
     (*state)->memory_reserve = Bytes{std::size_t{4} << 30};  // mapped rank_count^2 times here
     Job& job = (*state)->job;
-    job.id = secret->substr(0, 16);
-    job.secret = *secret;
+    job.id = hexadecimal(*id);
+    job.secret = secret;
     job.address = "127.0.0.1";
     job.port = listener->second;
     if (rank == 0) job.listen_fd = listener->first;

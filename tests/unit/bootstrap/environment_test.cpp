@@ -108,7 +108,7 @@ TEST(JobFromEnvironment, FarandoleRun) {
   EXPECT_EQ(job.port_count, 1);
   EXPECT_EQ(job.listen_fd, 5);
   EXPECT_EQ(job.launcher_fd, 6);
-  EXPECT_EQ(job.secret, "s");
+  EXPECT_EQ(job.secret.view(), "s");
   EXPECT_EQ(job.timeout, std::chrono::milliseconds(2500));
   EXPECT_EQ(job.start_timeout, std::chrono::seconds(7));
   EXPECT_EQ(good_job(with(kFarandole, "FARANDOLE_RENDEZVOUS", "[::1]:9")).address, "::1");

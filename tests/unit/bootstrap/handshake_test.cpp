@@ -31,9 +31,10 @@ struct Pair {
   /// Called on each message on its way; `index` counts from 0: hello, challenge, proof, verdict.
   std::function<void(int index, std::string& message)> wire = [](int, std::string&) {};
 
-  explicit Pair(const std::string& client_secret = "secret",
-                const std::string& server_secret = "secret", const Identity& identity = kIdentity)
-      : client(client_secret, kClientNonce, identity), server(server_secret, kServerNonce) {}
+  explicit Pair(std::string_view client_secret = "secret",
+                std::string_view server_secret = "secret", const Identity& identity = kIdentity)
+      : client(Secret(client_secret), kClientNonce, identity),
+        server(Secret(server_secret), kServerNonce) {}
 
   void run(Verdict verdict = Verdict::kWelcome) {
     for (int index = 0; index < 4; ++index) {
@@ -110,16 +111,16 @@ TEST(Handshake, CannotBeReplayedOrReflected) {
   std::string messages[4];
   recorded.wire = [&](int index, std::string& message) { messages[index] = message; };
   recorded.run();
-  ServerHandshake server("secret", std::string(kNonceBytes, 'x'));
+  ServerHandshake server(Secret("secret"), std::string(kNonceBytes, 'x'));
   feed(server, messages[0]);
   feed(server, messages[2]);
   EXPECT_EQ(server.state(), State::kFailed);
 
-  ClientHandshake client("secret", std::string(kNonceBytes, 'y'), kIdentity);
+  ClientHandshake client(Secret("secret"), std::string(kNonceBytes, 'y'), kIdentity);
   feed(client, messages[1]);
   EXPECT_EQ(client.state(), State::kFailed);
 
-  ClientHandshake mirrored("secret", kClientNonce, kIdentity);
+  ClientHandshake mirrored(Secret("secret"), kClientNonce, kIdentity);
   const std::string own = mirrored.take_output();
   feed(mirrored, own + own);
   EXPECT_EQ(mirrored.state(), State::kFailed);
@@ -139,7 +140,7 @@ TEST(Handshake, BoundsWhatAStrangerMaySay) {
   }
   for (unsigned seed = 1; seed <= 1000; ++seed) {
     std::mt19937 random(seed);
-    ServerHandshake server("secret", kServerNonce);
+    ServerHandshake server(Secret("secret"), kServerNonce);
     Pair honest;
     std::string input = random() % 2 == 0 ? honest.client.take_output() : "";
     for (int i = 0; i < 200; ++i) input += static_cast<char>(random());

@@ -16,10 +16,10 @@ class ListenerTest : public testing::Test {
   void open(std::size_t visitors_max, Clock::duration handshake_time) {
     Descriptor socket = launcher_socket();
     address_ = *numeric_address(local_endpoint(socket.fd()));
-    listener_.emplace(std::move(socket), "secret", visitors_max, handshake_time);
+    listener_.emplace(std::move(socket), Secret("secret"), visitors_max, handshake_time);
   }
   Dial dial(const std::string& secret) {
-    return Dial(address_, secret, Identity{Purpose::kControl, 1, "job", ""},
+    return Dial(address_, Secret(secret), Identity{Purpose::kControl, 1, "job", ""},
                 Deadline::after(kPatience));
   }
   /// Turns the loop until `ready`; false after kPatience.
@@ -127,7 +127,7 @@ TEST_F(ListenerTest, ReadsNoByteTooMany) {
 // Method: a port just closed; a listener that nobody serves.
 TEST_F(ListenerTest, ADialTellsRefusalFromSilence) {
   open(8, kPatience);
-  Dial silent(address_, "secret", Identity{}, Deadline::after(20ms));
+  Dial silent(address_, Secret("secret"), Identity{}, Deadline::after(20ms));
   const auto until_over = [](Dial& one) {
     while (one.outcome() == Dial::Outcome::kWorking) {
       PollSet set;
@@ -139,7 +139,7 @@ TEST_F(ListenerTest, ADialTellsRefusalFromSilence) {
   };
   EXPECT_EQ(until_over(silent), Dial::Outcome::kUnreachable);
   listener_->close();
-  Dial refused(address_, "secret", Identity{}, Deadline::after(kPatience));
+  Dial refused(address_, Secret("secret"), Identity{}, Deadline::after(kPatience));
   EXPECT_EQ(until_over(refused), Dial::Outcome::kRefused);
 }
 

@@ -64,8 +64,10 @@ RankProcess::RankProcess(Job job, const Behaviour& behaviour) {
   if (pipe2(commands, O_CLOEXEC) != 0 || pipe2(reports, O_CLOEXEC) != 0) abort();
   // The launcher's socket must survive in this child, but not the pipes of its siblings, which
   // are Descriptors and closed by fork().
+  const std::string secret(job.secret.view());  // the Secret itself is wiped in the child
   pid_ = fork();
   if (pid_ == 0) {
+    job.secret = Secret(secret);
     close(commands[1]);
     close(reports[0]);
     live(std::move(job), behaviour, commands[0], reports[1]);

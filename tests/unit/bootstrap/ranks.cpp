@@ -25,7 +25,7 @@ Job local_job(int rank, int size, const Descriptor& socket) {
   job.address = "127.0.0.1";
   job.port = local_endpoint(socket.fd()).port;
   job.listen_fd = rank == 0 ? socket.fd() : -1;
-  job.secret = "the secret of the tests";
+  job.secret = Secret("the secret of the tests");
   job.start_timeout = kPatience;
   return job;
 }

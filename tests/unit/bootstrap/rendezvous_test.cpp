@@ -153,7 +153,7 @@ TEST(Rendezvous, ContradictionsEndTheStart) {
   Job beyond = local_job(2, 2, socket);
   EXPECT_EQ(Session::start(beyond, {}, {}).error().kind, ErrorKind::kInvalidArgument);
   Job secretless = local_job(0, 2, socket);
-  secretless.secret.clear();
+  secretless.secret = Secret();
   EXPECT_EQ(Session::start(secretless, {}, {}).error().kind, ErrorKind::kInvalidArgument);
   Job portless = local_job(1, 2, socket);
   portless.port = 0;
@@ -233,7 +233,7 @@ TEST(Rendezvous, LateAndWrongProcessesAreTurnedAway) {
   EXPECT_EQ(duplicate.error().kind, ErrorKind::kInvalidArgument);
   EXPECT_NE(duplicate.error().message.find("has started already"), std::string::npos);
 
-  late.secret = "a guess";
+  late.secret = Secret("a guess");
   late.start_timeout = 300ms;
   const auto stranger = Session::start(late, {}, {});
   ASSERT_FALSE(stranger);

@@ -24,7 +24,8 @@ std::string random_text(std::mt19937& random, std::size_t length) {
 }  // namespace
 
 std::string nonsense(std::mt19937& random) {
-  std::string hello = ClientHandshake("wrong", random_text(random, kNonceBytes), {}).take_output();
+  std::string hello =
+      ClientHandshake(Secret("wrong"), random_text(random, kNonceBytes), {}).take_output();
   switch (random() % 8) {
     case 0:
       return "";

@@ -68,7 +68,7 @@ Job job_of(int rank, int size, const Descriptor& socket) {
   job.address = "127.0.0.1";
   job.port = local_endpoint(socket.fd()).port;
   job.listen_fd = rank == 0 ? socket.fd() : -1;
-  job.secret = "known to the ranks of this test";
+  job.secret = Secret("known to the ranks of this test");
   return job;
 }
 
