@@ -10,6 +10,7 @@ is in several has a coordinator for each.
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import threading
 from collections import defaultdict
@@ -102,11 +103,15 @@ class ProcessSet:
     def position(self, rank: int, argument: str) -> int:
         """Where in the set a rank of the job is; raises InvalidArgumentError with `argument`."""
         ranks = self.members()
-        if rank not in ranks:
-            everyone = self is global_process_set
-            allowed = f"0 to {len(ranks) - 1}" if everyone else f"one of {ranks}"
+        everyone = self is global_process_set
+        allowed = f"0 to {len(ranks) - 1}" if everyone else f"one of {ranks}"
+        try:
+            number = operator.index(rank)
+        except TypeError as error:
+            raise WrongTypeError(f"{argument} is {rank!r}, allowed is {allowed}") from error
+        if number not in ranks:
             raise InvalidArgumentError(f"{argument} is {rank}, allowed is {allowed}")
-        return ranks.index(rank)
+        return ranks.index(number)
 
     def _open(self, coordinator: _native.Coordinator | None, process_set_id: int) -> None:
         self._coordinator = coordinator

@@ -92,18 +92,18 @@ def allreduce_task(
 
 
 def _allreduce_copy(
-    tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
+    tensor: torch.Tensor, op: ReduceOp, scaling: Scaling, name: str
 ) -> Task[torch.Tensor]:
     source = readable(tensor, "allreduce")
     target = torch.empty_like(source)
-    return allreduce_task(source, target, target, op, Scaling.of(op, prescale, postscale), name)
+    return allreduce_task(source, target, target, op, scaling, name)
 
 
 def _allreduce_in_place(
-    tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
+    tensor: torch.Tensor, op: ReduceOp, scaling: Scaling, name: str
 ) -> Task[torch.Tensor]:
     target = writable(tensor, "allreduce_")
-    return allreduce_task(target, target, tensor, op, Scaling.of(op, prescale, postscale), name)
+    return allreduce_task(target, target, tensor, op, scaling, name)
 
 
 def allreduce_async(
@@ -118,7 +118,7 @@ def allreduce_async(
     """Starts an allreduce(); leave `tensor` unchanged until the handle is synchronized."""
     name = name_or_number(name, "allreduce", process_set)
     op = resolve_op(op, average)
-    task = _allreduce_copy(tensor, op, prescale_factor, postscale_factor, name)
+    task = _allreduce_copy(tensor, op, Scaling.of(op, prescale_factor, postscale_factor), name)
     return start(task, process_set)
 
 
@@ -134,7 +134,7 @@ def allreduce_async_(
     """Starts an allreduce_(); leave `tensor` alone until the handle is synchronized."""
     name = name_or_number(name, "allreduce", process_set)
     op = resolve_op(op, average)
-    task = _allreduce_in_place(tensor, op, prescale_factor, postscale_factor, name)
+    task = _allreduce_in_place(tensor, op, Scaling.of(op, prescale_factor, postscale_factor), name)
     return start(task, process_set)
 
 
@@ -166,8 +166,9 @@ def grouped_allreduce_async(
     """Starts a grouped_allreduce()."""
     name = name_or_number(name, "grouped_allreduce", process_set)
     op = resolve_op(op, average)
+    scaling = Scaling.of(op, prescale_factor, postscale_factor)  # wrong also without tensors
     tasks = [
-        _allreduce_copy(tensor, op, prescale_factor, postscale_factor, member)
+        _allreduce_copy(tensor, op, scaling, member)
         for tensor, member in _members(tensors, name, "grouped_allreduce")
     ]
     return start_group(tasks, process_set, name)
@@ -185,8 +186,9 @@ def grouped_allreduce_async_(
     """Starts a grouped_allreduce_()."""
     name = name_or_number(name, "grouped_allreduce", process_set)
     op = resolve_op(op, average)
+    scaling = Scaling.of(op, prescale_factor, postscale_factor)  # wrong also without tensors
     tasks = [
-        _allreduce_in_place(tensor, op, prescale_factor, postscale_factor, member)
+        _allreduce_in_place(tensor, op, scaling, member)
         for tensor, member in _members(tensors, name, "grouped_allreduce")
     ]
     return start_group(tasks, process_set, name)
@@ -367,19 +369,21 @@ def received_splits(rows: Sequence[int]) -> torch.Tensor:
     return torch.tensor(rows, dtype=torch.int32)
 
 
-def reducescatter_task(
-    tensor: torch.Tensor, op: ReduceOp, prescale: float, postscale: float, name: str
-) -> Task[torch.Tensor]:
+def _reducescatter_scaling(op: ReduceOp | None, prescale: float, postscale: float) -> Scaling:
+    op = resolve_op(op)
+    if op is Adasum:
+        raise InvalidArgumentError("reducescatter: op is ADASUM, allowed are all others")
+    return Scaling.of(op, prescale, postscale)
+
+
+def _reducescatter_task(tensor: torch.Tensor, scaling: Scaling, name: str) -> Task[torch.Tensor]:
     """A reducescatter, whose result is library memory."""
     source = readable(tensor, "reducescatter")
     check_rows(source, "reducescatter")
-    if op is Adasum:
-        raise InvalidArgumentError("reducescatter: op is ADASUM, allowed are all others")
 
     def finish(submission: _native.Submission) -> torch.Tensor:
         return result_of(submission, source.dtype)
 
-    scaling = Scaling.of(op, prescale, postscale)
     return Task("reducescatter", name, source, None, finish, scaling)
 
 
@@ -393,9 +397,8 @@ def reducescatter_async(
 ) -> Handle[torch.Tensor]:
     """Starts a reducescatter()."""
     name = name_or_number(name, "reducescatter", process_set)
-    op = resolve_op(op)
-    task = reducescatter_task(tensor, op, prescale_factor, postscale_factor, name)
-    return start(task, process_set)
+    scaling = _reducescatter_scaling(op, prescale_factor, postscale_factor)
+    return start(_reducescatter_task(tensor, scaling, name), process_set)
 
 
 def grouped_reducescatter_async(
@@ -408,9 +411,9 @@ def grouped_reducescatter_async(
 ) -> Handle[list[torch.Tensor]]:
     """Starts a grouped_reducescatter()."""
     name = name_or_number(name, "grouped_reducescatter", process_set)
-    op = resolve_op(op)
+    scaling = _reducescatter_scaling(op, prescale_factor, postscale_factor)
     tasks = [
-        reducescatter_task(tensor, op, prescale_factor, postscale_factor, member)
+        _reducescatter_task(tensor, scaling, member)
         for tensor, member in _members(tensors, name, "grouped_reducescatter")
     ]
     return start_group(tasks, process_set, name)
