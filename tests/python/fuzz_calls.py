@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from farandole import Recv, Send
+from farandole import Recv, Send, _native
 from farandole._arrays import numpy_dtype
 from farandole.communicator import Communicator
 
@@ -205,12 +205,23 @@ def _forget_harmless(call: Call) -> None:
             call.out = "none"
 
 
+class Target:
+    """What a rank's calls go to."""
+
+    def __init__(self, context: _native.Context) -> None:
+        self.communicator = Communicator(context.world)
+
+    def close(self) -> None:
+        """The context ends it."""
+
+
 class Side:
     """What one rank gives to a call, and what must come back."""
 
     def __init__(self, call: Call, rank: int) -> None:
         self.call = call
         self.rank = rank
+        self.takes_part = True
         self.value = call.values[rank]
         self.array = _held(self.value, call.how)
         self.around: Array | None = None
@@ -270,9 +281,9 @@ class Side:
         self.around = np.full(like.nbytes + 2 * margin, 0xA5, np.uint8)
         return self.around[margin : margin + like.nbytes].view(like.dtype).reshape(like.shape)
 
-    def run(self, comm: Communicator) -> Any:
+    def run(self, target: Target) -> Any:
         """Calls, and waits."""
-        call = self.call
+        call, comm = self.call, target.communicator
         name = call.method + ("_async" if call.asynchronous else "")
         options = dict(call.options)
         if call.method == "barrier":

@@ -17,12 +17,19 @@ def on_ranks(
     body: Callable[[Communicator], None], transport: str = "inproc", size: int = SIZE
 ) -> None:
     """Runs `body` on `size` ranks; the first exception of any rank is raised here."""
+    on_contexts(lambda context: body(Communicator(context.world)), transport, size)
+
+
+def on_contexts(
+    body: Callable[[_native.Context], None], transport: str = "inproc", size: int = SIZE
+) -> None:
+    """on_ranks() of what needs more than a communicator."""
     contexts = _native.inproc(size, True, transport)
     failures: list[BaseException] = []
 
     def run(context: _native.Context) -> None:
         try:
-            body(Communicator(context.world))
+            body(context)
         except BaseException as failure:
             failures.append(failure)
             context.shutdown()  # the others must not wait for this rank

@@ -1,8 +1,8 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Goal: no call of any collective or message, whatever its arguments, crashes, hangs, writes where
-it must not or gives what NumPy does not: it is right, or an error of one kind on every rank, after
-which the next call is right.
+"""Goal: no call of any collective or message, of farandole or farandole.torch, whatever its
+arguments, crashes, hangs, writes where it must not or gives what NumPy does not: it is right, or an
+error of one kind on every rank, after which the next call is right.
 
 Method: calls drawn from a seed that the ranks, threads over real engines, share; about a fifth have
 a flaw. FARANDOLE_TEST_SEED chooses the seed, FARANDOLE_TEST_CALL repeats one call of it. With
@@ -14,12 +14,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
+from types import ModuleType
 
+import fuzz_calls
+import fuzz_torch_calls
 import pytest
-from fuzz_calls import Side, drawn
-from rank_threads import on_ranks
+from rank_threads import on_contexts
 
-from farandole.communicator import Communicator
+from farandole import _native
 from farandole.errors import FarandoleError
 
 SEED = int(os.environ.get("FARANDOLE_TEST_SEED", "1"))
@@ -28,28 +30,32 @@ ONLY = os.environ.get("FARANDOLE_TEST_CALL")
 EXPECTED = (FarandoleError, TypeError, ValueError)
 
 
-def fuzz(transport: str, size: int, numbers: Iterable[int]) -> None:
+def fuzz(calls: ModuleType, transport: str, size: int, numbers: Iterable[int]) -> None:
+    """Of fuzz_calls or fuzz_torch_calls, which both have drawn(), a Side and its Target."""
     numbers = [int(ONLY)] if ONLY else list(numbers)
-    outcomes: dict[int, list[str]] = {number: [""] * size for number in numbers}
+    outcomes: dict[int, dict[int, str]] = {number: {} for number in numbers}
 
     def replay(number: int) -> str:
         return (
             f"FARANDOLE_TEST_SEED={SEED} FARANDOLE_TEST_CALL={number} pytest {__file__} "
-            f"-k '{transport}-{size}'"
+            f"-k '{transport}-{size}-{calls.__name__}'"
         )
 
-    def body(comm: Communicator) -> None:
+    def body(context: _native.Context) -> None:
+        rank, target = context.world.rank, calls.Target(context)
         for number in numbers:
-            call = drawn(SEED, number, size)
-            side = Side(call, comm.rank)
-            where = f"{replay(number)}\nrank {comm.rank}: {call}\n"
+            call = calls.drawn(SEED, number, size)
+            side = calls.Side(call, rank)
+            if not side.takes_part:
+                continue
+            where = f"{replay(number)}\nrank {rank}: {call}\n"
             result: object = None
             refusal: Exception | None = None
             try:
-                result = side.run(comm)
+                result = side.run(target)
             except EXPECTED as error:
                 refusal = error
-            outcomes[number][comm.rank] = type(refusal).__name__
+            outcomes[number][rank] = type(refusal).__name__
             if refusal is not None:
                 assert call.flaws or call.may_refuse, where + repr(refusal)
             else:
@@ -57,25 +63,31 @@ def fuzz(transport: str, size: int, numbers: Iterable[int]) -> None:
                 wrong = side.verdict(result)
                 assert not wrong, where + wrong
             assert side.untouched(), where + "memory was written that is not the result's"
+        target.close()
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of NumPy, about what the calls are drawn from
-        on_ranks(body, transport, size)
+        on_contexts(body, transport, size)
     for number, kinds in outcomes.items():
-        assert len(set(kinds)) == 1, f"{replay(number)}\n{drawn(SEED, number, size)}\n{kinds}"
+        assert len(set(kinds.values())) == 1, (
+            f"{replay(number)}\n{calls.drawn(SEED, number, size)}\n{kinds}"
+        )
 
 
 SETUPS = [("inproc", 1), ("inproc", 2), ("inproc", 3), ("shm", 2), ("tcp", 3), ("fault", 4)]
+CALLS = [fuzz_calls, fuzz_torch_calls]
 
 
+@pytest.mark.parametrize("calls", CALLS, ids=lambda calls: calls.__name__)
 @pytest.mark.parametrize(("transport", "size"), SETUPS)
-def test_calls_are_right_or_an_error(transport: str, size: int) -> None:
-    fuzz(transport, size, range(400))
+def test_calls_are_right_or_an_error(transport: str, size: int, calls: ModuleType) -> None:
+    fuzz(calls, transport, size, range(400 if calls is fuzz_calls else 100))
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("calls", CALLS, ids=lambda calls: calls.__name__)
 @pytest.mark.parametrize(("transport", "size"), SETUPS)
-def test_a_hundred_thousand_calls(transport: str, size: int) -> None:
-    for start in range(0, 17_000, 1_000):
-        fuzz(transport, size, range(start, start + 1_000))
+def test_a_hundred_thousand_calls(transport: str, size: int, calls: ModuleType) -> None:
+    for start in range(0, 13_000 if calls is fuzz_calls else 4_000, 1_000):
+        fuzz(calls, transport, size, range(start, start + 1_000))
