@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a blocking allreduce of 4 bytes costs from Python, on NumPy and on torch, beside Gloo's.
 
-    farandole run -n 2 python bench/calls.py [--json FILE]
+    farandole run -n 2 [--bind] python bench/calls.py [--json FILE]
 
 Kinds of calls take turns in bursts; a burst takes what its slowest rank takes, and the median over
 bursts is shown. `alone` is the same call on a communicator of this rank only: what Python and the
 way into the library cost. `named` goes through farandole.torch and its coordinator. The rows of
-torch are left out where torch is not installed.
+torch are left out where torch is not installed. Ranks are said to be bound where no two may use the
+same core.
 """
 
 from __future__ import annotations
@@ -73,6 +74,13 @@ def burst(call: Call, calls: int) -> float:
     return (time.perf_counter() - start) / calls * 1e6
 
 
+def are_bound() -> bool:
+    """Whether every core is for one rank only. Collective."""
+    mine = np.zeros(os.sysconf("SC_NPROCESSORS_CONF"), np.int32)
+    mine[list(os.sched_getaffinity(0))] = 1
+    return bool(farandole.allreduce(mine, op="sum").max() == 1)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15, help="bursts of each kind")
@@ -89,14 +97,15 @@ def main() -> None:
         [[burst(call, arguments.calls) for call in calls.values()] for _ in range(arguments.rounds)]
     )
     us = farandole.allreduce(us, op="max")
+    bound = "bound" if are_bound() else "unbound"
     if farandole.rank() == 0:
         load = os.getloadavg()[0]
-        print(f"{farandole.size()} ranks on {os.cpu_count()} cores, load {load:.1f}")
+        print(f"{farandole.size()} {bound} ranks on {os.cpu_count()} cores, load {load:.1f}")
         rows = {name: [float(x) for x in us[:, index]] for index, name in enumerate(calls)}
         for name, samples in rows.items():
             print(f"{name:<26}{statistics.median(samples):9.2f} us   best {min(samples):8.2f} us")
         if arguments.json is not None:
-            row = {"ranks": farandole.size(), "load": load, "us": rows}
+            row = {"ranks": farandole.size(), "ranks_are": bound, "load": load, "us": rows}
             arguments.json.write_text(json.dumps(row) + "\n")
     farandole.shutdown()
     os._exit(0)  # Gloo's threads sometimes outlive their process group

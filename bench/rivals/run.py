@@ -3,7 +3,7 @@
 """Farandole beside other libraries on this machine, and what the machine could do.
 
     python bench/rivals/run.py [--ranks 2,4] [--transports shm,tcp] [--collectives allreduce]
-                               [--bytes 4,16M] [--rounds 3] [--only ours,gloo]
+                               [--bytes 4,16M] [--rounds 3] [--only ours,gloo] [--bound]
                                [--json FILE.json] [--plot FILE.svg]
 
 Runs with a Python that has farandole, torch if Gloo is to be compared, and matplotlib for --plot.
@@ -56,7 +56,7 @@ FAR = 2.0
 FIRST_LOOKS = 20
 FIRST_LOOKS_APART_SECONDS = 0.5
 FAR_SECONDS_MAX = 20.0  # to wait for it to pass
-FILES = ("json", "plot")
+FLAGS = ("json", "plot", "bound")  # not among the options that are repeated as they are
 
 
 def machine() -> dict[str, Any]:
@@ -112,10 +112,10 @@ def undisturbed(measure: Callable[[], dict[int, float]], cores: Cores) -> dict[i
 
 
 def measured(
-    library: Library, ranks: int, transport: str, arguments: list[str]
+    library: Library, ranks: int, transport: str, bound: bool, arguments: list[str]
 ) -> dict[int, float]:
     """Median microseconds by size; those are missing for which it has no transport or no time."""
-    started = library.start(ranks, transport)
+    started = library.start(ranks, transport, bound)
     if started is None:
         return {}
     environment, launcher = started
@@ -144,7 +144,7 @@ def parts(smallest: int, largest: int, factor: int) -> Iterator[tuple[int, int, 
 
 
 def compare(libraries: list[Library], case: tuple[str, int, str], sizes: tuple[int, int, int],
-            rounds: int, cores: Cores) -> list[performance.Row]:  # fmt: skip
+            rounds: int, bound: bool, cores: Cores) -> list[performance.Row]:  # fmt: skip
     """One row for each size of a collective, number of ranks and transport, without limits."""
     collective, ranks, transport = case
     times: defaultdict[int, dict[str, list[float]]] = defaultdict(dict)
@@ -152,7 +152,7 @@ def compare(libraries: list[Library], case: tuple[str, int, str], sizes: tuple[i
         print(f"{collective}, {ranks} ranks, {transport}, {part[0]:,} B on, round {number}: "
               f"{library.name}", file=sys.stderr)  # fmt: skip
         arguments = [collective, *map(str, part), str(SECONDS_PER_SIZE)]
-        once = partial(measured, library, ranks, transport, arguments)
+        once = partial(measured, library, ranks, transport, bound, arguments)
         for size, us in undisturbed(once, cores).items():
             times[size].setdefault(library.name, []).append(us)
     return [
@@ -211,15 +211,20 @@ def main() -> None:
     parser.add_argument("--factor", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(LIBRARIES))
+    parser.add_argument("--bound", action="store_true", help="each rank to a core of its own")
     parser.add_argument("--json", type=Path, help="what was measured, written after each case")
     parser.add_argument("--plot", type=Path, help="an SVG file")
     arguments = parser.parse_args()
-    options = [f"--{name}={value}" for name, value in vars(arguments).items() if name not in FILES]
+    options = [f"--{name}={value}" for name, value in vars(arguments).items() if name not in FLAGS]
+    options += ["--bound"] if arguments.bound else []
     names = arguments.only.split(",")
     if unknown := [name for name in names if name not in LIBRARIES]:
         parser.error(f"no library {unknown[0]!r}; there are {', '.join(LIBRARIES)}")
 
     here = machine()
+    most = max(map(int, arguments.ranks.split(",")))
+    if arguments.bound and most > here["cores"]:
+        parser.error(f"--bound takes a core for each of {most} ranks, there are {here['cores']}")
     HOME.mkdir(parents=True, exist_ok=True)
     programs = build()
     libraries = [library for name in names for library in LIBRARIES[name](programs)]
@@ -232,17 +237,19 @@ def main() -> None:
         "machine": here,
         "command": shlex.join(["python", "bench/rivals/run.py", *options]),
         "versions": {one.name: one.version for one in libraries if one.version},
+        "ranks_are": "bound" if arguments.bound else "unbound",
         "probe": probe(),
         "repeated_runs": 0,
         "rows": [],
     }
+    print(f"ranks are {results['ranks_are']}", flush=True)
     smallest, largest = (size_of(text) for text in arguments.bytes.split(","))
     sizes = (smallest, largest, arguments.factor)
     for transport in arguments.transports.split(","):
         for ranks in arguments.ranks.split(","):
             for collective in arguments.collectives.split(","):
                 case = (collective, int(ranks), transport)
-                rows = compare(libraries, case, sizes, arguments.rounds, cores)
+                rows = compare(libraries, case, sizes, arguments.rounds, arguments.bound, cores)
                 results["rows"] += rows
                 results["probe"] = better(results["probe"], probe())
                 results["repeated_runs"] = cores.repeated
