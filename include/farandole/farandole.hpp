@@ -208,7 +208,8 @@ class Communicator {
   Result<void> set_algorithm(Collective collective, Bytes bytes, std::string_view algorithm);
 
   /// Ends the use of this communicator on this rank, without waiting for the others. What is in
-  /// flight goes on. Dropping the last Communicator does the same. The world cannot be freed.
+  /// flight goes on. Dropping the last Communicator does the same. Ranks that still call a
+  /// collective there get kMismatch. The world cannot be freed.
   Result<void> free();
 
  private:

@@ -703,8 +703,8 @@ class Communicator:
 
     def free(self) -> None:
         """Ends the use of this communicator on this rank, without waiting for the others. What is
-        in flight goes on. Leaving a `with` block and dropping the object do the same. The world
-        cannot be freed."""
+        in flight goes on. Leaving a `with` block and dropping the object do the same. Ranks that
+        still call a collective there get a MismatchError. The world cannot be freed."""
         self.native.free()
 
     def __enter__(self) -> Communicator:

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/claims.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "bootstrap/wire.hpp"
@@ -47,7 +48,8 @@ std::string encode(std::span<const Claim> claims) {
   writer.u8(kClaims);
   for (const Claim& claim : claims) {
     write(writer, claim.id);
-    write(writer.i32(claim.from.value()), claim.signature);
+    writer.i32(claim.first.value()).i32(claim.from.value());
+    write(writer, claim.signature);
   }
   return std::move(writer).bytes();
 }
@@ -59,6 +61,7 @@ std::optional<std::vector<Claim>> decode_claims(std::string_view message) {
   while (reader.ok() && reader.left() > 0) {
     Claim claim;
     claim.id = read_id(reader);
+    claim.first = Rank{reader.i32()};
     claim.from = Rank{reader.i32()};
     claim.signature = read_signature(reader);
     claims.push_back(claim);
@@ -70,6 +73,7 @@ std::string encode(const Disagreement& disagreement) {
   Writer writer;
   writer.u8(kDisagreement);
   write(writer, disagreement.id);
+  writer.i32(disagreement.first.value());
   writer.i32(disagreement.reporter.value()).i32(disagreement.other.value());
   write(writer, disagreement.reported);
   write(writer, disagreement.seen);
@@ -83,6 +87,7 @@ std::optional<Disagreement> decode_disagreement(std::string_view message) {
   if (reader.u8() != kDisagreement) return std::nullopt;
   Disagreement disagreement;
   disagreement.id = read_id(reader);
+  disagreement.first = Rank{reader.i32()};
   disagreement.reporter = Rank{reader.i32()};
   disagreement.other = Rank{reader.i32()};
   disagreement.reported = read_signature(reader);
@@ -91,6 +96,22 @@ std::optional<Disagreement> decode_disagreement(std::string_view message) {
   disagreement.seen_bytes = reader.u64();
   disagreement.excuse = reader.text();
   return reader.complete() ? std::optional(std::move(disagreement)) : std::nullopt;
+}
+
+void Progress::remove(std::uint32_t communicator) {
+  const auto found = current_.find(communicator);
+  if (found == current_.end()) return;
+  if (freed_.size() == kFreedMax) freed_.pop_front();
+  const auto& [first, next] = found->second;
+  freed_.push_back({communicator, first, next->load(std::memory_order_relaxed)});
+  current_.erase(found);
+}
+
+bool Progress::freed_before(OperationId id, Rank first) const {
+  return std::ranges::any_of(freed_, [&](const Freed& freed) {
+    return freed.communicator == id.communicator && freed.first == first &&
+           freed.next <= id.sequence;
+  });
 }
 
 std::chrono::nanoseconds claims_after(OperationId id, Rank self, int size,

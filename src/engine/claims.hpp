@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@ namespace farandole {
 /// nothing to add. docs/design/0014-mismatches.md
 struct Claim {
   OperationId id;
+  Rank first;  // of the group, see Group::first()
   Rank from;
   Signature signature;
 };
@@ -34,6 +36,7 @@ std::optional<std::vector<Claim>> decode_claims(std::string_view message);
 /// operation and could not start it.
 struct Disagreement {
   OperationId id;
+  Rank first;  // of the group
   Rank reporter, other;
   Signature reported, seen;
   std::uint64_t reported_bytes = 0, seen_bytes = 0;
@@ -75,33 +78,62 @@ class Ahead {
     });
     return now;
   }
+  /// Returns what it does not keep.
   template <class Concerns>
-  void keep(Concerns concerns) {
-    std::erase_if(said_, [&](const Said& said) { return !concerns(said.id); });
+  std::vector<Said> keep(Concerns concerns) {
+    std::vector<Said> dropped;
+    std::erase_if(said_, [&](Said& said) {
+      if (concerns(said.id)) return false;
+      dropped.push_back(std::move(said));
+      return true;
+    });
+    return dropped;
   }
 
  private:
   std::vector<Said> said_;
 };
 
-/// The communicators of this rank, and how far it has come on each.
+/// The communicators of this rank, and how far it has come on each; likewise of the latest
+/// kFreedMax that it has freed.
+///
 /// Threads   one at a time.
 class Progress {
  public:
-  /// `next` numbers the communicator's operations, and outlives the entry.
-  void add(std::uint32_t communicator, const std::atomic<std::uint32_t>& next) {
-    next_[communicator] = &next;
+  static constexpr std::size_t kFreedMax = 4096;
+
+  /// `next` numbers the communicator's operations, and outlives the entry. `first` as in Group.
+  void add(std::uint32_t communicator, Rank first, const std::atomic<std::uint32_t>& next) {
+    current_[communicator] = {first, &next};
   }
-  void remove(std::uint32_t communicator) { next_.erase(communicator); }
-  bool knows(OperationId id) const { return next_.contains(id.communicator); }
+  void remove(std::uint32_t communicator);
+  bool knows(OperationId id) const { return current_.contains(id.communicator); }
+  /// Not another one with that number.
+  bool knows(OperationId id, Rank first) const {
+    const auto found = current_.find(id.communicator);
+    return found != current_.end() && found->second.first == first;
+  }
   /// Whether this rank will start it yet.
   bool ahead(OperationId id) const {
-    const auto found = next_.find(id.communicator);
-    return found != next_.end() && id.sequence >= found->second->load(std::memory_order_relaxed);
+    const auto found = current_.find(id.communicator);
+    return found != current_.end() &&
+           id.sequence >= found->second.next->load(std::memory_order_relaxed);
   }
+  /// Whether this rank would have started it, had it not freed the communicator.
+  bool freed_before(OperationId id, Rank first) const;
 
  private:
-  std::map<std::uint32_t, const std::atomic<std::uint32_t>*> next_;
+  struct Current {
+    Rank first;
+    const std::atomic<std::uint32_t>* next = nullptr;
+  };
+  struct Freed {
+    std::uint32_t communicator = 0;
+    Rank first;
+    std::uint32_t next = 0;  // the first operation that it has not started
+  };
+  std::map<std::uint32_t, Current> current_;
+  std::deque<Freed> freed_;
 };
 
 }  // namespace farandole

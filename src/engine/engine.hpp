@@ -76,12 +76,12 @@ class Engine {
   /// Ends everything and joins the progress thread. Idempotent, one thread at a time.
   void stop();
 
-  /// Until left(), claims about operations of this communicator concern this rank. `next` numbers
-  /// them.
-  void joined(std::uint32_t communicator, const std::atomic<std::uint32_t>& next);
-  void left(std::uint32_t communicator);
+  /// Claims about operations of this communicator concern this rank. `next` numbers them.
+  void joined(const Group& group, const std::atomic<std::uint32_t>& next);
+  /// Nothing is submitted there any more: operations that others start fail on all of them.
+  void left(const Group& group);
   /// This rank cannot start the operation, which counts nonetheless: it fails on all ranks.
-  void excuse(OperationId id, const Error& why);
+  void excuse(const Group& group, std::uint32_t sequence, const Error& why);
   /// What did not end well here.
   Farewell withdrawn();
 
@@ -147,6 +147,7 @@ class Engine {
   void take_news();
   std::string list_operations() const;
   bool is_ahead(OperationId id);
+  bool freed_before(const Claim& claim);
   bool is_gone(Rank rank) const;
   void take_words(News& news);
   void retell(const Claim& claim);

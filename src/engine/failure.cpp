@@ -53,9 +53,12 @@ void Engine::notice(Rank, std::string_view message) {
   auto claims = decode_claims(message);
   {
     const std::lock_guard lock(news_mutex_);
-    if (disagreement && !communicators_.knows(disagreement->id)) disagreement.reset();
+    const auto knows = [&](const auto& said) { return communicators_.knows(said.id, said.first); };
+    if (disagreement && !knows(*disagreement)) disagreement.reset();
     if (claims) {
-      std::erase_if(*claims, [&](const Claim& claim) { return !communicators_.knows(claim.id); });
+      std::erase_if(*claims, [&](const Claim& claim) {
+        return !knows(claim) && !communicators_.freed_before(claim.id, claim.first);
+      });
     }
   }
   if (disagreement) {
@@ -67,14 +70,14 @@ void Engine::notice(Rank, std::string_view message) {
   }
 }
 
-void Engine::joined(std::uint32_t communicator, const std::atomic<std::uint32_t>& next) {
+void Engine::joined(const Group& group, const std::atomic<std::uint32_t>& next) {
   const std::lock_guard lock(news_mutex_);
-  communicators_.add(communicator, next);
+  communicators_.add(group.communicator, group.first(), next);
 }
 
-void Engine::left(std::uint32_t communicator) {
-  const std::lock_guard lock(news_mutex_);
-  communicators_.remove(communicator);
+/// That is news: claims have been heard, and are not made again, that have waited for this rank.
+void Engine::left(const Group& group) {
+  post_news([&](News&) { communicators_.remove(group.communicator); });
 }
 
 bool Engine::is_ahead(OperationId id) {
@@ -82,8 +85,16 @@ bool Engine::is_ahead(OperationId id) {
   return communicators_.ahead(id);
 }
 
-void Engine::excuse(OperationId id, const Error& why) {
-  Disagreement disagreement{.id = id, .reporter = options_.self, .excuse = why.message};
+bool Engine::freed_before(const Claim& claim) {
+  const std::lock_guard lock(news_mutex_);
+  return communicators_.freed_before(claim.id, claim.first);
+}
+
+void Engine::excuse(const Group& group, std::uint32_t sequence, const Error& why) {
+  Disagreement disagreement{.id = {group.communicator, sequence},
+                            .first = group.first(),
+                            .reporter = options_.self,
+                            .excuse = why.message};
   post_news([&](News& news) { news.excuses.push_back(std::move(disagreement)); });
 }
 
@@ -122,16 +133,18 @@ void Engine::take_news() {
 }
 
 void Engine::take_words(News& news) {
+  std::vector<Claim> passed;
   {
     const std::lock_guard lock(news_mutex_);
     disagreements_.keep([&](OperationId id) { return communicators_.knows(id); });
-    claims_.keep([&](OperationId id) { return communicators_.ahead(id); });
+    passed = claims_.keep([&](OperationId id) { return communicators_.ahead(id); });
   }
   for (Disagreement& disagreement : news.excuses) {
     options_.flood(encode(disagreement));
     remember(std::move(disagreement));
   }
   for (Disagreement& disagreement : news.disagreements) take_disagreement(std::move(disagreement));
+  for (const Claim& claim : passed) take_claim(claim);
   for (const Claim& claim : news.claims) take_claim(claim);
 }
 
@@ -160,6 +173,11 @@ void Engine::take_claim(const Claim& claim) {
     contradict(*operation, claim);
   } else if (is_ahead(claim.id)) {
     claims_.add(claim);
+  } else if (freed_before(claim)) {
+    options_.flood(encode(Disagreement{.id = claim.id,
+                                       .first = claim.first,
+                                       .reporter = options_.self,
+                                       .excuse = "it has freed the communicator"}));
   } else {
     retell(claim);
   }
@@ -185,7 +203,8 @@ void Engine::contradict(Operation& operation, const Claim& claim) {
     operation.group().patience = std::min(2 * operation.group().patience, kPatienceMax);
     return operation.set_claimed();
   }
-  Disagreement disagreement{.id = claim.id, .reporter = options_.self, .other = claim.from};
+  Disagreement disagreement{
+      .id = claim.id, .first = claim.first, .reporter = options_.self, .other = claim.from};
   disagreement.reported = operation.signature();
   disagreement.seen = claim.signature;
   options_.flood(encode(disagreement));
@@ -204,7 +223,7 @@ void Engine::make_claims(Clock::time_point now) {
     const Group& group = operation->group();
     const auto due = *still_since + claims_after(id, group.self, group.size(), group.patience);
     if (due <= now && claims.size() < Ahead<Claim>::kMax) {
-      claims.push_back({id, options_.self, operation->signature()});
+      claims.push_back({id, group.first(), options_.self, operation->signature()});
       operation->set_claimed();
     } else {
       claims_due_ = std::min(claims_due_, due);
@@ -305,6 +324,7 @@ void Engine::report_disagreement(Operation& operation) {
   if (operation.id() == nullptr) return refuse_message(operation);
   const Transfer& transfer = *operation.disagreement();
   const Disagreement disagreement{.id = *operation.id(),
+                                  .first = operation.group().first(),
                                   .reporter = options_.self,
                                   .other = transfer.peer,
                                   .reported = transfer.signature,

@@ -27,6 +27,9 @@ struct Group {
   /// How long an operation stands still before this rank makes a claim about it.
   mutable std::chrono::nanoseconds patience = kPatienceMin;
 
+  /// With the number it tells this communicator from all others: groups that share no rank may
+  /// share a number, as those do that one split makes.
+  Rank first() const { return world_ranks.front(); }
   int size() const { return static_cast<int>(world_ranks.size()); }
   bool contains(Rank world_rank) const {
     return std::find(world_ranks.begin(), world_ranks.end(), world_rank) != world_ranks.end();

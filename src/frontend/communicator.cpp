@@ -186,8 +186,7 @@ Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome)
   if (!operation) outcome = make_operation(call, state, operation);
   // Not the caller's mistake: the other ranks count this call, so it counts here as well.
   if (!outcome && outcome.error().kind != ErrorKind::kInvalidArgument) {
-    state.context->engine->excuse({state.group->communicator, state.next_sequence.fetch_add(1)},
-                                  outcome.error());
+    state.context->engine->excuse(*state.group, state.next_sequence.fetch_add(1), outcome.error());
   }
   if (operation && state.context->check) outcome = compare_across_ranks(*operation, state);
   if (!outcome) return Lease();

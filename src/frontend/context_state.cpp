@@ -216,7 +216,7 @@ std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<Conte
   });
   state->group = std::move(group);
   state->stream = std::make_shared<CpuStream>();
-  context->engine->joined(state->group->communicator, state->next_sequence);
+  context->engine->joined(*state->group, state->next_sequence);
   const std::lock_guard lock(context->communicators_mutex);
   std::erase_if(context->communicators, [](const auto& weak) { return weak.expired(); });
   context->communicators.push_back(state);
@@ -225,7 +225,7 @@ std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<Conte
 
 void CommunicatorState::retire() {
   if (!context->origin.here() || freed.exchange(true)) return;
-  context->engine->left(group->communicator);
+  context->engine->left(*group);
   Farewell last_words = farewell();
   const std::scoped_lock lock(context->communicators_mutex, plans_mutex);
   context->retired.push_back(std::move(last_words));

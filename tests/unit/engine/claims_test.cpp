@@ -27,14 +27,15 @@ Signature signature(std::uint64_t count) {
 // Goal: what is said arrives as it was said, and nothing else is taken for it.
 // Method: there and back; then every shorter and one longer message.
 TEST(Claims, SurviveTheWay) {
-  const std::vector<Claim> said = {{{1, 0xffffffff}, Rank{27'599}, signature(~0ull)},
-                                   {{0x7fffffff, 2}, Rank{0}, signature(0)}};
+  const std::vector<Claim> said = {{{1, 0xffffffff}, Rank{3}, Rank{27'599}, signature(~0ull)},
+                                   {{0x7fffffff, 2}, Rank{27'598}, Rank{0}, signature(0)}};
   const std::string text = encode(said);
   const auto heard = decode_claims(text);
   ASSERT_TRUE(heard);
   ASSERT_EQ(heard->size(), 2u);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ((*heard)[i].id, said[i].id);
+    EXPECT_EQ((*heard)[i].first, said[i].first);
     EXPECT_EQ((*heard)[i].from, said[i].from);
     EXPECT_EQ((*heard)[i].signature, said[i].signature);
   }
@@ -47,12 +48,13 @@ TEST(Claims, SurviveTheWay) {
 }
 
 TEST(Disagreements, SurviveTheWay) {
-  const Disagreement said{{4, 5},       Rank{6}, Rank{7}, signature(8),
+  const Disagreement said{{4, 5},       Rank{3}, Rank{6}, Rank{7},    signature(8),
                           signature(9), 10,      11,      "no memory"};
   const std::string text = encode(said);
   const auto heard = decode_disagreement(text);
   ASSERT_TRUE(heard);
   EXPECT_EQ(heard->id, said.id);
+  EXPECT_EQ(heard->first, said.first);
   EXPECT_EQ(heard->reporter, said.reporter);
   EXPECT_EQ(heard->other, said.other);
   EXPECT_EQ(heard->reported, said.reported);
@@ -72,7 +74,8 @@ TEST(Disagreements, SurviveTheWay) {
 TEST(Claims, AheadAreBoundedAndForgotten) {
   Ahead<Claim> ahead;
   const auto count = static_cast<std::uint32_t>(Ahead<Claim>::kMax);
-  for (std::uint32_t i = 0; i < 10 * count; ++i) ahead.add({{1, i}, Rank{0}, signature(i)});
+  for (std::uint32_t i = 0; i < 10 * count; ++i)
+    ahead.add({{1, i}, Rank{0}, Rank{0}, signature(i)});
   ASSERT_EQ(ahead.size(), count);
   EXPECT_TRUE(ahead.take({2, 10 * count}).empty());
   ASSERT_EQ(ahead.size(), count);
@@ -80,8 +83,10 @@ TEST(Claims, AheadAreBoundedAndForgotten) {
   ASSERT_EQ(now.size(), 1u);
   EXPECT_EQ(now[0].signature, signature(10 * count - 2));
   ASSERT_EQ(ahead.size(), 1u);
-  ahead.add({{3, 0}, Rank{0}, signature(0)});
-  ahead.keep([](OperationId id) { return id.communicator != 3; });
+  ahead.add({{3, 0}, Rank{0}, Rank{0}, signature(0)});
+  const auto dropped = ahead.keep([](OperationId id) { return id.communicator != 3; });
+  ASSERT_EQ(dropped.size(), 1u);
+  EXPECT_EQ(dropped[0].id, (OperationId{3, 0}));
   EXPECT_EQ(ahead.take({1, 10 * count - 1}).size(), 1u);
   EXPECT_TRUE(ahead.empty());
 }
@@ -92,14 +97,38 @@ TEST(Claims, ConcernThoseWhoWillStart) {
   Progress progress;
   EXPECT_FALSE(progress.knows({9, 5}));
   EXPECT_FALSE(progress.ahead({9, 5}));
-  progress.add(9, next);
+  progress.add(9, Rank{2}, next);
   EXPECT_TRUE(progress.knows({9, 0}));
+  EXPECT_TRUE(progress.knows({9, 0}, Rank{2}));
+  EXPECT_FALSE(progress.knows({9, 0}, Rank{0})) << "another group with that number";
   EXPECT_FALSE(progress.ahead({9, 4}));
   EXPECT_TRUE(progress.ahead({9, 5}));
   next = 6;
   EXPECT_FALSE(progress.ahead({9, 5}));
+  EXPECT_FALSE(progress.freed_before({9, 6}, Rank{2}));
   progress.remove(9);
   EXPECT_FALSE(progress.knows({9, 7}));
+}
+
+// Goal: what a rank has freed concerns it from the first operation that it has not started, also
+// when it has freed many others since; for ever it is not kept.
+TEST(Claims, ConcernThoseWhoHaveFreed) {
+  std::atomic<std::uint32_t> next{6};
+  Progress progress;
+  progress.add(9, Rank{2}, next);
+  progress.remove(9);
+  next = 100;
+  for (std::uint32_t number = 10; number < 9 + Progress::kFreedMax; ++number) {
+    progress.add(number, Rank{0}, next);
+    progress.remove(number);
+  }
+  EXPECT_FALSE(progress.freed_before({9, 5}, Rank{2}));
+  EXPECT_TRUE(progress.freed_before({9, 6}, Rank{2}));
+  EXPECT_TRUE(progress.freed_before({9, 7}, Rank{2}));
+  EXPECT_FALSE(progress.freed_before({9, 6}, Rank{0})) << "another group with that number";
+  progress.add(8, Rank{0}, next);
+  progress.remove(8);
+  EXPECT_FALSE(progress.freed_before({9, 6}, Rank{2}));
 }
 
 // Goal: of 27,600 ranks that stand still because some are late, few make a claim before the first

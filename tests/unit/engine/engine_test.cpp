@@ -49,13 +49,17 @@ class TwoEngines : public ::testing::Test {
 
   static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
   Engine& engine(int rank) { return *engines_[at(rank)]; }
-  void join(int rank) { engine(rank).joined(0, next_); }
+  void join(int rank) { engine(rank).joined(pair(), next_); }
+  static Group pair() {
+    Group group;
+    group.world_ranks = {Rank{0}, Rank{1}};
+    return group;
+  }
 
   /// A barrier whose messages say `count`, in the background.
   std::shared_ptr<CollectiveOperation> start(int rank, std::uint64_t count) {
-    auto group = std::make_shared<Group>();
+    auto group = std::make_shared<Group>(pair());
     group->self = Rank{rank};
-    group->world_ranks = {Rank{0}, Rank{1}};
     group->transports = {nullptr, nullptr};
     group->transports[at(1 - rank)] = ranks_[at(rank)].transport.get();
     Schedule schedule;
@@ -126,7 +130,7 @@ TEST_F(TwoEngines, OneClaimIsEnough) {
 
 TEST_F(TwoEngines, WhoHasHeardTheSameIsSilent) {
   join(0);
-  const Claim before{{0, 0}, Rank{1}, {.count = 7}};
+  const Claim before{{0, 0}, Rank{0}, Rank{1}, {.count = 7}};
   engine(0).notice(Rank{1}, encode(std::array{before}));
   auto waiting = start(0, 7);
   EXPECT_FALSE(ends(0, *waiting, 300ms));
@@ -140,8 +144,8 @@ TEST_F(TwoEngines, WhoHasHeardTheSameIsSilent) {
 // it already or does so later.
 TEST_F(TwoEngines, AnotherSignatureIsReported) {
   for (const bool started : {true, false}) {
-    engine(0).joined(0, next_);
-    const Claim other{{0, 0}, Rank{1}, {.count = 8}};
+    join(0);
+    const Claim other{{0, 0}, Rank{0}, Rank{1}, {.count = 8}};
     std::shared_ptr<CollectiveOperation> waiting;
     if (started) waiting = start(0, 7);
     engine(0).notice(Rank{1}, encode(std::array{other}));
@@ -162,7 +166,7 @@ TEST_F(TwoEngines, AnotherSignatureIsReported) {
 TEST_F(TwoEngines, WhoMissedTheNewsIsToldAgain) {
   join(0);
   next_ = 1;
-  engine(0).excuse({0, 0}, Error{ErrorKind::kInternal, "no room"});
+  engine(0).excuse(pair(), 0, Error{ErrorKind::kInternal, "no room"});
   wait_for_flood(0);
   pass_on(0);
   join(1);
@@ -182,7 +186,7 @@ TEST_F(TwoEngines, ClaimsOfOthersConcernNobody) {
   join(0);
   join(1);
   for (std::uint32_t i = 0; i < 1000; ++i) {
-    engine(0).notice(Rank{1}, encode(std::array{Claim{{5, i}, Rank{1}, {.count = i}}}));
+    engine(0).notice(Rank{1}, encode(std::array{Claim{{5, i}, Rank{0}, Rank{1}, {.count = i}}}));
   }
   auto one = start(0, 7), two = start(1, 7);
   ASSERT_TRUE(ends(0, *one) && ends(1, *two));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <latch>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,10 @@ void expect_sums_work(Communicator& world) {
   const auto after = sum(world, good);
   ASSERT_TRUE(after) << after.error().message;
   EXPECT_EQ(good.back(), static_cast<float>(world.size()));
+}
+
+void free(Communicator& communicator) {
+  EXPECT_TRUE(communicator.free());
 }
 
 void expect_mismatch(const Result<void>& outcome, const std::string& words) {
@@ -95,6 +100,88 @@ TEST_P(Mismatch, ALateRankIsNone) {
       ASSERT_TRUE(two->wait());
       EXPECT_EQ(first.back(), 3.0F);
     }
+  });
+}
+
+// Goal: who calls on a communicator that another rank has freed, or has dropped, is told so, on
+// every rank that calls, and soon; so is who called before it was freed. The next call elsewhere
+// works. Method: rank 1 frees it before the others call, or when they stand still and have said so;
+// short and long messages, one operation and several.
+TEST_P(Mismatch, AFreedCommunicatorIsNotWaitedFor) {
+  Contexts contexts = make_ranks(3, GetParam());
+  const auto free_late = [](std::optional<Communicator>& part) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    part.reset();
+  };
+  run_ranks(
+      contexts,
+      [&](Context&, Communicator& world) {
+        const bool leaves = world.rank() == Rank{1};
+        for (const std::size_t n : {4u, 2'000'000u}) {
+          for (const bool late : {false, true}) {
+            auto part = *world.split(0, 0);
+            expect_sums_work(*part);
+            if (leaves && !late) free(*part);
+            ASSERT_TRUE(world.barrier());
+            if (leaves && late) free_late(part);
+            for (int call = 0; !leaves && call < 2; ++call) {
+              std::vector<float> one(n, 1.0F), two(n, 1.0F);
+              auto ahead = part->start(Collective::kBroadcast, one.data(), one.data(), Count{n},
+                                       DType::kFloat32, Reduction::kSum, Rank{0});
+              ASSERT_TRUE(ahead);
+              expect_mismatch(sum(*part, two), "it has freed the communicator");
+              expect_mismatch(ahead->wait(), "rank 1 ");
+            }
+            expect_sums_work(world);
+          }
+        }
+      },
+      std::chrono::seconds(40));
+}
+
+// Goal: who frees a communicator after its last call there disturbs nobody, though that call has
+// not ended and others are late for it.
+TEST_P(Mismatch, WhoFreesAfterItsLastCallDisturbsNobody) {
+  Contexts contexts = make_ranks(3, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    for (const bool drops : {false, true}) {
+      auto part = *world.split(0, 0);
+      std::vector<float> data(4, 1.0F);
+      if (world.rank() == Rank{0}) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+      auto request = part->start(Collective::kAllreduce, data.data(), data.data(), Count{4},
+                                 DType::kFloat32, Reduction::kSum, Rank{0});
+      ASSERT_TRUE(request);
+      if (world.rank() == Rank{1} && drops) part.reset();
+      if (world.rank() == Rank{1} && !drops) free(*part);
+      const auto outcome = request->wait();
+      ASSERT_TRUE(outcome) << outcome.error().message;
+      EXPECT_EQ(data.back(), 3.0F);
+    }
+  });
+}
+
+// Goal: groups that one split made at once have nothing to do with each other: neither what the one
+// calls nor that it frees its communicator disturbs the other. Method: both stand still, in unlike
+// calls, since one rank of each is late; then again when one group has freed its own.
+TEST_P(Mismatch, GroupsOfOneSplitDoNotConcernEachOther) {
+  Contexts contexts = make_ranks(4, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const bool second = world.rank() >= Rank{2};
+    auto part = *world.split(second ? 1 : 0, 0);
+    const auto late = [&] {
+      if (part->rank() == Rank{1}) std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    };
+    const auto expect_success = [](const Result<void>& outcome) {
+      ASSERT_TRUE(outcome) << outcome.error().message;
+    };
+    ASSERT_TRUE(world.barrier());
+    late();
+    std::vector<float> data(4, 1.0F);
+    expect_success(second ? part->barrier() : sum(*part, data));
+    if (second) free(*part);
+    ASSERT_TRUE(world.barrier());
+    late();
+    if (!second) expect_success(sum(*part, data));
   });
 }
 
