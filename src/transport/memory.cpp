@@ -17,7 +17,6 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLine = 64;
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which headers older than Linux 6.1 lack
 

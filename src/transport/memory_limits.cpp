@@ -11,7 +11,6 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kPage = 4096;
 // Stacks and heaps of threads that start later.
 constexpr std::size_t kElse = std::size_t{256} << 20;
 

@@ -8,6 +8,9 @@
 
 namespace farandole {
 
+/// What memories are made of.
+inline constexpr std::size_t kPage = 4096;
+
 /// What a process may reserve: batch systems limit its address space, in which each rank of a host
 /// also maps its peers' memories, and the length of its files, of which library memory is one.
 struct MemoryLimits {
