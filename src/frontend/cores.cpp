@@ -67,9 +67,9 @@ void read_limit(const std::string& mount, std::string path, CoreShare& share) {
 }
 
 /// Gives ranks cores of their own, moving those placed before where that makes room [Kuhn 1955].
-class Placement {
+class Assignment {
  public:
-  explicit Placement(const std::vector<CoreShare>& ranks) : ranks_(ranks) {
+  explicit Assignment(const std::vector<CoreShare>& ranks) : ranks_(ranks) {
     int last = 0;
     for (const CoreShare& rank : ranks) {
       if (!rank.cores.empty()) last = std::max(last, rank.cores.back());
@@ -169,19 +169,19 @@ CoreShare own_core_share(const std::string& membership, const std::string& group
 }
 
 int cores_of(const std::vector<CoreShare>& ranks) {
-  struct Group {
+  struct Crowd {
     std::set<int> cores;
     int placed = 0, limit = kCoresMax;
   };
-  std::map<std::string_view, Group> groups;
+  std::map<std::string_view, Crowd> groups;
   std::set<int> all;
-  Placement placement(ranks);
+  Assignment assignment(ranks);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    Group& group = groups[ranks[rank].group];
+    Crowd& group = groups[ranks[rank].group];
     if (ranks[rank].limit > 0) group.limit = std::min(group.limit, ranks[rank].limit);
     group.cores.insert(ranks[rank].cores.begin(), ranks[rank].cores.end());
     all.insert(ranks[rank].cores.begin(), ranks[rank].cores.end());
-    group.placed += placement.place(rank) ? 1 : 0;
+    group.placed += assignment.place(rank) ? 1 : 0;
   }
   int placed = 0, usable = 0;
   for (const auto& [name, group] : groups) {
