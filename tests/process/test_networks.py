@@ -56,10 +56,10 @@ print("done")
 """
 
 
-def start(hosts: Hosts, folder: Path, source: str, timeout: float = TIMEOUT_SECONDS) -> Path:
+def start(hosts: Hosts, folder: Path, source: str) -> Path:
     program, stop = folder / "program.py", folder / "stop"
     program.write_text(source)
-    hosts.start(program, FARANDOLE_TIMEOUT=str(timeout), STOP_FILE=str(stop))
+    hosts.start(program, FARANDOLE_TIMEOUT=str(TIMEOUT_SECONDS), STOP_FILE=str(stop))
     return stop
 
 
@@ -87,11 +87,10 @@ def test_a_network_that_drops_large_packets_names_both_ranks(
 
 
 def test_an_outage_shorter_than_the_timeout_fails_nothing(hosts: Hosts, tmp_path: Path) -> None:
-    timeout = 2 * TIMEOUT_SECONDS  # a quarter of it is for the answer, of a machine that is busy
-    stop = start(hosts, tmp_path, UNTIL_TOLD, timeout)
+    stop = start(hosts, tmp_path, UNTIL_TOLD)
     wait_for_start(hosts)
     ip("link", "set", hosts.cable(2, 0), "down")
-    time.sleep(0.9 * timeout)  # the outage
+    time.sleep(0.9 * TIMEOUT_SECONDS)  # the outage
     ip("link", "set", hosts.cable(2, 0), "up")
     stop.touch()
     assert hosts.finish() == ["stopped\n"] * 3
