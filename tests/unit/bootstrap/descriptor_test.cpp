@@ -5,13 +5,13 @@
 // child looks through its descriptors.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
 #include "bootstrap/socket.hpp"
+#include "unit/bootstrap/children.hpp"
 
 namespace farandole::test {
 namespace {
@@ -44,12 +44,7 @@ TEST(Descriptor, NoForkInheritsASocket) {
   });
   int keepers = 0;
   for (int i = 0; i < kForks && !before; ++i) {
-    const pid_t child = fork();
-    if (child == 0) _exit(has_a_socket() ? 1 : 0);
-    ASSERT_GT(child, 0);
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    keepers += status == 0 ? 0 : 1;
+    keepers += status_of_child(has_a_socket) == 0 ? 0 : 1;
   }
   stop = true;
   opening.join();

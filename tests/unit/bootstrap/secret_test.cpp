@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 
 #include "bootstrap/handshake.hpp"
 #include "bootstrap/socket.hpp"
+#include "unit/bootstrap/children.hpp"
 #include "unit/bootstrap/variables.hpp"
 
 namespace farandole::test {
@@ -161,13 +161,8 @@ TEST(SecretMemory, IsInNoCoreAndNoChild) {
   const Mapping mapping = mapping_of(first->view().data());
   EXPECT_TRUE(mapping.has("dd")) << mapping.flags;
   EXPECT_TRUE(mapping.has("wf")) << mapping.flags;
-  const pid_t child = fork();
-  if (child == 0) {
-    _exit(std::ranges::count(second.view(), '\0') == 5000 ? 0 : 1);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0) << "the child read the secret";
+  const auto reads_secret = [&] { return std::ranges::count(second.view(), '\0') == 5000 ? 0 : 1; };
+  EXPECT_EQ(status_of_child(reads_secret), 0) << "the child read the secret";
   first.reset();
   EXPECT_EQ(std::ranges::count(second.view(), 'x'), 5000);
   EXPECT_TRUE(Secret().empty());

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +12,7 @@
 
 #include "bootstrap/latecomers.hpp"
 #include "bootstrap/news.hpp"
+#include "unit/bootstrap/children.hpp"
 #include "unit/bootstrap/ranks.hpp"
 
 namespace farandole::test {
@@ -314,15 +314,11 @@ TEST(Session, CanBeStartedAgain) {
 TEST(Session, AForkedChildMayDropItsCopy) {
   Ranks ranks(2);
   ASSERT_EQ(ranks.errors(), "");
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(60);
-    ranks.sessions[1].reset();
-    _exit(0);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(status_of_child([&] {
+              ranks.sessions[1].reset();
+              return 0;
+            }),
+            0);
   ranks[1].flood("alive");
   EXPECT_TRUE(ranks.ear(0).wait_for([](const Ear& ear) { return ear.noticed.size() == 1; }));
   EXPECT_TRUE(ranks.ear(0).departures().empty());
