@@ -93,6 +93,19 @@ class Hosts:
         device = f"net{net}" if outgoing else self.cable(host, net)
         _run("tc", *inside, "qdisc", "add", "dev", device, "root", "tbf", *bucket)
 
+    def cut(self, host: int, net: int) -> None:
+        """From now on every packet from the host, or to it, is lost, as within a network: a queue
+        without room at each end of its cable."""
+        for device, *where in self._ends(host, net):
+            _run("tc", *where, "qdisc", "add", "dev", device, "root", "pfifo", "limit", "0")
+
+    def mend(self, host: int, net: int) -> None:
+        for device, *where in self._ends(host, net):
+            _run("tc", *where, "qdisc", "del", "dev", device, "root")
+
+    def _ends(self, host: int, net: int) -> list[tuple[str, ...]]:
+        return [(self.cable(host, net),), (f"net{net}", "-n", f"{self.mark}{host}")]
+
     def cable(self, host: int, net: int) -> str:
         return f"{self.mark}c{host}{net}"
 

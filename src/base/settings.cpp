@@ -21,7 +21,7 @@ constexpr double kMax = 1e15;
 constexpr std::array kSettings = {
     Setting{"FARANDOLE_TIMEOUT", Type::kSeconds, "30", 0.5, kMax,
             "Seconds for which a peer may give no sign of life. A shorter outage ends nothing; "
-            "after twice as long it counts as failed. Data that its system does not acknowledge "
+            "after a quarter more it counts as failed. Data that its system does not acknowledge "
             "for as long, though it lives, end what the two ranks do together."},
     Setting{"FARANDOLE_OPERATION_TIMEOUT", Type::kSeconds, "1800", 0.1, kMax,
             "Seconds after which an operation that peers have not joined is an error."},

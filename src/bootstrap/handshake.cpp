@@ -27,7 +27,7 @@ bool decode(std::string_view bytes, Identity& identity) {
   identity.rank = reader.i32();
   identity.job = reader.text();
   identity.topic = reader.text();
-  return reader.complete() && purpose <= static_cast<std::uint8_t>(Purpose::kData);
+  return reader.complete() && purpose <= static_cast<std::uint8_t>(kPurposeMax);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ enum class Purpose : std::uint8_t {
   kData,
   kProbe,  // is answered, and that is all
 };
+constexpr Purpose kPurposeMax = Purpose::kProbe;
 
 /// What a client says about itself, once the server has proved that it knows the secret.
 struct Identity {

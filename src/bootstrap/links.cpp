@@ -20,9 +20,9 @@ constexpr std::size_t kReadBytes = 64 << 10;        // per link and turn
 constexpr std::size_t kBacklogBytesMax = 64 << 20;  // unsent to a neighbour that does not read
 constexpr int kBeatsPerTimeout = 6;
 constexpr int kQuietPart = 3;  // of the timeout: from then on a silent rank is asked
-// By so much later than the timeout a rank is given up: TCP waits twice as long before each further
-// attempt, so what an outage took along may need as long again to come.
-constexpr int kSpareParts = 1;
+// By so much later than the timeout a rank is given up: the last beat may be a sixth of the timeout
+// old when an outage begins, and a question asked in it delays the next by a twelfth.
+constexpr int kSpareParts = 4;
 // So many timeouts a rank may be silent on its link and answer questions. An outage delays what was
 // sent in it by no more than its own length.
 constexpr int kDelaysMax = 3;

@@ -36,7 +36,7 @@ void Probes::watch(PollSet& set) {
       probe.due = now + interval_;
       probe.dial.emplace(address ? *address : Address{}, job_.secret,
                          Identity{Purpose::kProbe, job_.rank.value(), roster_.run, ""},
-                         Deadline::after(2 * interval_));
+                         Deadline::after(interval_));
     }
     if (probe.dial) {
       probe.dial->watch(set);

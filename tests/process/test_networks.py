@@ -5,8 +5,8 @@ fails the operation of the two ranks between which it lies, and names both; one 
 less than FARANDOLE_TIMEOUT fails nothing; a rank that reads nothing for long is no fault of the
 network.
 
-Method: network namespaces as hosts; a bucket too small for large packets; a cable pulled and put
-back.
+Method: network namespaces as hosts; a bucket too small for large packets; a queue without room for
+any.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from namespaces import Hosts, ip
+from namespaces import Hosts
 
 TIMEOUT_SECONDS = 2.0
 
@@ -89,9 +89,9 @@ def test_a_network_that_drops_large_packets_names_both_ranks(
 def test_an_outage_shorter_than_the_timeout_fails_nothing(hosts: Hosts, tmp_path: Path) -> None:
     stop = start(hosts, tmp_path, UNTIL_TOLD)
     wait_for_start(hosts)
-    ip("link", "set", hosts.cable(2, 0), "down")
+    hosts.cut(2, 0)
     time.sleep(0.9 * TIMEOUT_SECONDS)  # the outage
-    ip("link", "set", hosts.cable(2, 0), "up")
+    hosts.mend(2, 0)
     stop.touch()
     assert hosts.finish() == ["stopped\n"] * 3
 

@@ -66,6 +66,21 @@ TEST(Handshake, SucceedsBetweenMembers) {
   }
 }
 
+// Goal: a visitor may come for any purpose, and for no other.
+// Method: each is proved and told; then the number behind the last.
+TEST(Handshake, TellsEveryPurpose) {
+  const int count = static_cast<int>(kPurposeMax) + 1;
+  for (int purpose = 0; purpose <= count; ++purpose) {
+    Identity identity = kIdentity;
+    identity.purpose = static_cast<Purpose>(purpose);
+    Pair pair("secret", "secret", identity);
+    pair.run(Verdict::kNotNow);
+    EXPECT_EQ(pair.client.state(), purpose < count ? State::kDone : State::kWorking) << purpose;
+    EXPECT_EQ(pair.server.state(), purpose < count ? State::kDone : State::kFailed) << purpose;
+    EXPECT_EQ(pair.server.identity().purpose, identity.purpose);
+  }
+}
+
 // Goal: without the secret neither side gets anywhere, and the client says nothing of itself.
 // Method: different secrets; look at what was sent.
 TEST(Handshake, FailsBetweenStrangers) {

@@ -13,27 +13,34 @@
 namespace farandole::test {
 namespace {
 
+constexpr auto kTimeout = 1s;
+
 /// A rank's links and the listener that they need, without a thread: they live while turned.
 struct Node {
   Node(int rank, Descriptor socket, Roster told)
-      : job(local_job(rank, static_cast<int>(told.listeners.size()), socket)),
+      : job(quick(local_job(rank, static_cast<int>(told.listeners.size()), socket))),
         roster(std::move(told)),
         listener(std::move(socket), job.secret, 8),
         events(ear.events()),
         probes(job, roster),
         links(job, roster, probes, events) {}
 
-  /// One turn of a control thread's loop.
-  void turn() {
+  static Job quick(Job job) {
+    job.timeout = kTimeout;
+    return job;
+  }
+
+  /// One turn of a control thread's loop; one that is `mute` only answers who calls.
+  void turn(bool mute = false) {
     if (gone()) return;
     PollSet set;
     set.wake_by(Clock::now() + 1ms);
     listener.watch(set);
-    links.watch(set);
+    if (!mute) links.watch(set);
     probes.watch(set);
     set.wait();
     probes.serve(set);
-    links.serve(set);
+    if (!mute) links.serve(set);
     listener.serve(set, {[this](const Identity& visitor) {
                            return visitor.purpose == Purpose::kProbe ? Verdict::kNotNow
                                                                      : links.admit(visitor.rank);
@@ -102,6 +109,23 @@ TEST(Links, LeavingWaitsForASlowNeighbour) {
   }
   EXPECT_TRUE(nodes.turn_until({0, 1, 2}, [&] { return nodes[0].gone() && nodes[1].gone(); }));
   EXPECT_TRUE(nodes[0].ear.notices().empty());
+}
+
+// Goal: a neighbour that says nothing on its link but answers questions counts as alive, and once
+// it does not answer either it is given up. Method: rank 1 goes mute for much longer than the
+// timeout, then is not turned at all.
+TEST(Links, ASilentNeighbourThatAnswersStays) {
+  Nodes nodes(2);
+  nodes[0].links.flood("hello");
+  ASSERT_TRUE(nodes.turn_until({0, 1}, [&] { return !nodes[1].ear.notices().empty(); }));
+  const auto departed = [&] { return !nodes[0].ear.departures().empty(); };
+  const auto turned = [&] {
+    nodes[1].turn(true);
+    return departed();
+  };
+  EXPECT_FALSE(nodes.turn_until({0}, turned, 5 * kTimeout / 2));
+  ASSERT_TRUE(nodes.turn_until({0}, departed));
+  EXPECT_EQ(nodes[0].ear.departures()[0].reason, "went silent for 1 s");
 }
 
 }  // namespace
