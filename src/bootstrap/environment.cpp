@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "bootstrap/invalid.hpp"
 #include "bootstrap/job.hpp"
 #include "bootstrap/secret.hpp"
 #include "bootstrap/sha256.hpp"
@@ -22,10 +23,6 @@ constexpr int kPortMax = 65535;
 constexpr int kPortsAfterMaster = 16;
 // Ports derived from the job's id; below 32768 the system gives none to outgoing connections.
 constexpr int kDerivedPortLow = 20000, kDerivedPortHigh = 32000, kDerivedPorts = 20;
-
-Error invalid(const std::string& message) {
-  return Error{ErrorKind::kInvalidArgument, message};
-}
 
 bool is_loopback(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");

@@ -11,7 +11,7 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kDialTime = 5s;
+constexpr auto kOpenTime = 5s;
 constexpr auto kRetry = 20ms;
 constexpr std::size_t kPurposeBytesMax = 1024;
 // If rank 0 dies while it hands out the table, who did not get it goes without a word, and that may
@@ -173,7 +173,7 @@ void Exchange::watch(PollSet& set) {
       opening.dial.emplace(
           address ? *address : Address{}, job_.secret,
           Identity{Purpose::kData, job_.rank.value(), roster_.run, opening.purpose},
-          Deadline::after(kDialTime));
+          Deadline::after(kOpenTime));
     }
     if (opening.dial) {
       opening.dial->watch(set);

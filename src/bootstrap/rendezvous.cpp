@@ -7,12 +7,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "bootstrap/invalid.hpp"
+
 namespace farandole {
 namespace {
-
-Error invalid(const std::string& message) {
-  return Error{ErrorKind::kInvalidArgument, message};
-}
 
 /// A copy of the launcher's socket: the original stays open for a later session of this process.
 Result<Descriptor> adopt(int listen_fd) {

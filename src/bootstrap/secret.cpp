@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "base/settings.hpp"
+#include "bootstrap/invalid.hpp"
 #include "bootstrap/socket.hpp"
 
 namespace farandole {
@@ -25,10 +26,6 @@ namespace {
 
 constexpr std::size_t kSecretBytes = 32;
 constexpr std::size_t kFileBytesMax = 4096;
-
-Error invalid(const std::string& message) {
-  return Error{ErrorKind::kInvalidArgument, message};
-}
 
 Error system_error(const std::string& doing, const std::string& path) {
   return invalid("cannot " + doing + " the secret file " + path + ": " + std::strerror(errno) +
@@ -107,7 +104,7 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file) return system_error("create", path);
   const bool written =
-      write(file.fd(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      ::write(file.fd(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
       fsync(file.fd()) == 0;
   if (!written) return system_error("write", path);
   return {};

@@ -19,6 +19,7 @@
 #include "bootstrap/bell.hpp"
 #include "bootstrap/exchange.hpp"
 #include "bootstrap/host.hpp"
+#include "bootstrap/invalid.hpp"
 #include "bootstrap/latecomers.hpp"
 #include "bootstrap/links.hpp"
 #include "bootstrap/probes.hpp"
@@ -306,9 +307,6 @@ class LiveSession final : public Session {
 };
 
 std::optional<Error> check(const Job& job) {
-  const auto invalid = [](const std::string& message) {
-    return Error{ErrorKind::kInvalidArgument, message};
-  };
   const int rank = job.rank.value();
   if (job.size < 1 || rank < 0 || rank >= job.size) {
     return invalid("rank " + std::to_string(rank) + " of a job of " + std::to_string(job.size) +

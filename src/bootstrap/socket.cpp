@@ -16,6 +16,8 @@
 #include <memory>
 #include <set>
 
+#include "bootstrap/invalid.hpp"
+
 namespace farandole {
 namespace {
 
@@ -23,10 +25,6 @@ constexpr int kBacklog = 4096;  // the system cuts it down to what it allows
 
 const sockaddr* generic(const Address& address) {
   return reinterpret_cast<const sockaddr*>(&address.storage);
-}
-
-Error invalid(const std::string& message) {
-  return Error{ErrorKind::kInvalidArgument, message};
 }
 
 Result<std::vector<Address>> look_up(const std::string& host, std::uint16_t port, int flags) {

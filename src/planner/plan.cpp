@@ -83,7 +83,7 @@ bool streams(const Candidate& candidate) {
 /// How much of what the model takes for granted an algorithm needs, least first.
 enum class Demand {
   kInPlace,     // peers that read each other's memory, all at once
-  kMemory,      // nothing of the network
+  kHost,        // nothing of the network
   kNeighbours,  // one stream per rank, from one other all the time
   kPeers,       // streams between changing peers
   kSharing,     // several streams of a rank at once, which wires share well
@@ -92,7 +92,7 @@ enum class Demand {
 Demand demand_of(const Candidate& candidate) {
   const std::string_view spec = candidate.spec, name = spec.substr(0, spec.find(':'));
   if (name == "direct" && stays_on_host(candidate.cost)) return Demand::kInPlace;
-  if (candidate.in_memory) return Demand::kMemory;
+  if (candidate.in_memory) return Demand::kHost;
   const bool chain = name == "chain" || name == "pipelined_chain";
   const bool neighbours = name == "ring" || (chain && !stays_on_host(candidate.cost));
   if (neighbours && streams(candidate)) return Demand::kNeighbours;

@@ -208,7 +208,7 @@ def check_a_rank_that_joins_early_ends_the_search_of_the_others() -> None:
     assert hvd.allreduce(torch.ones(3), op=hvd.Sum, name="after").tolist() == [hvd.size()] * 3
 
 
-@pytest.mark.parametrize("rank_count", [2, 4])
+@pytest.mark.parametrize("rank_count", [2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(rank_count: int, check: str) -> None:
     assert_passed(__file__, rank_count, check)

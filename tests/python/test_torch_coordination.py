@@ -258,7 +258,7 @@ def check_cache_decides_after_the_first_step() -> None:
     assert talks == [talks[0]] * 5
 
 
-@pytest.mark.parametrize("rank_count", [3, 4])
+@pytest.mark.parametrize("rank_count", [3, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

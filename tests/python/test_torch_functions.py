@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_checks import assert_passed, checks_of
+from torch_checks import RANK_COUNTS, assert_passed, checks_of
 
 import farandole.torch as hvd
 from farandole.errors import InvalidArgumentError
@@ -353,7 +353,7 @@ def check_questions_about_the_build() -> None:
     assert hvd.is_homogeneous()
 
 
-@pytest.mark.parametrize("rank_count", [1, 3, 4])
+@pytest.mark.parametrize("rank_count", RANK_COUNTS)
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

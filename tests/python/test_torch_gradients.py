@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_torch_optimizer import Branches, assert_same, batches, loss_of, make_model, train_both
 from torch import nn
-from torch_checks import assert_passed, checks_of
+from torch_checks import RANK_COUNTS, assert_passed, checks_of
 
 import farandole.torch as hvd
 from farandole.errors import InvalidArgumentError, MismatchError
@@ -354,7 +354,7 @@ def check_join_with_uneven_batches() -> None:
         assert hvd.join() == hvd.size() - 1
 
 
-@pytest.mark.parametrize("rank_count", [1, 3, 4])
+@pytest.mark.parametrize("rank_count", RANK_COUNTS)
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

@@ -24,7 +24,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch_checks import assert_passed, checks_of
+from torch_checks import RANK_COUNTS, assert_passed, checks_of
 
 import farandole
 import farandole.torch as hvd
@@ -502,7 +502,7 @@ def check_hooks_leave_with_the_optimizer() -> None:
     assert not any(parameter._post_accumulate_grad_hooks for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("rank_count", [1, 3, 4])
+@pytest.mark.parametrize("rank_count", RANK_COUNTS)
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

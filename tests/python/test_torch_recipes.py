@@ -463,7 +463,7 @@ def check_warning_of_step_after_synchronize() -> None:
         optimizer.step()
 
 
-@pytest.mark.parametrize("rank_count", [2, 4])
+@pytest.mark.parametrize("rank_count", [2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch_checks import assert_passed, checks_of
+from torch_checks import RANK_COUNTS, assert_passed, checks_of
 
 import farandole.torch as hvd
 from farandole.errors import InvalidArgumentError
@@ -124,7 +124,7 @@ def check_wrong_shapes() -> None:
             hvd.SyncBatchNorm(CHANNELS)(torch.ones(shape))
 
 
-@pytest.mark.parametrize("rank_count", [1, 3, 4])
+@pytest.mark.parametrize("rank_count", RANK_COUNTS)
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

@@ -13,7 +13,7 @@ import gc
 
 import pytest
 import torch
-from torch_checks import assert_passed, checks_of
+from torch_checks import RANK_COUNTS, assert_passed, checks_of
 
 import farandole.torch as hvd
 from farandole import _native
@@ -264,7 +264,7 @@ def check_place_in_the_job() -> None:
     assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
 
 
-@pytest.mark.parametrize("rank_count", [1, 3, 4])
+@pytest.mark.parametrize("rank_count", RANK_COUNTS)
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

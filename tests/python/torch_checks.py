@@ -21,7 +21,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 TIMEOUT_SECONDS = 150.0
+# One rank is a case of its own; of more, three are neither even nor a power of two.
+RANK_COUNTS = [1, 3, pytest.param(4, marks=pytest.mark.full)]
 
 
 def checks_of(namespace: dict[str, Any]) -> list[str]:
