@@ -35,7 +35,7 @@ FULL = os.environ.get("FARANDOLE_TEST_FULL") == "1"
 # Per job: several times what a loaded machine with two cores takes.
 DEADLINE_SECONDS = 5e5 if FULL else 300.0
 # Raised with the matrix, never lowered without a reason given in the commit.
-COMPARED_MIN = 110_000
+COMPARED_MIN = 86_000
 FACTORS = ("size", "root", "order", "place", "wait", "deterministic", "spec")
 
 
@@ -50,7 +50,7 @@ class Setup(NamedTuple):
 SETUPS = [
     *(
         Setup(kind, "shm", p, "full" if FULL else "sample")
-        for p in range(1, 10)
+        for p in (range(1, 10) if FULL else (1, 2, 3, 4, 5, 6, 9))
         for kind in (KINDS if FULL else (KINDS[p % 2],))
     ),
     *(Setup(KINDS[i % 2], "tcp", p, "few") for i, p in enumerate((2, 3, 6))),
