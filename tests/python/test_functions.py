@@ -18,7 +18,7 @@ from farandole import functions
 
 def job_of_functions(offset: int, scale: int = 1) -> tuple[int, int, float]:
     farandole.init()
-    print("here is", farandole.rank())
+    print(f"here is {farandole.rank()}\n", end="")  # one write, where ranks share a stream
     total = farandole.allreduce(np.ones(3) * (farandole.rank() + offset))
     return farandole.rank(), farandole.size(), scale * float(total[0])
 
