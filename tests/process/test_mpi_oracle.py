@@ -4,7 +4,7 @@
 
 Method: mpiexec of MPICH and of Open MPI starts ranks that are members of both jobs, ours and MPI's;
 mpi_oracle.py asks MPI each question once and compares all algorithms with the answer, on values
-that every order of operands sums exactly. oracle_matrix.py says what is combined: here a sample
+that every order of operands sums exactly. Each number of ranks is asked of one of the two. oracle_matrix.py says what is combined: here a sample
 in which each operation, algorithm, dtype and reduction occurs on each number of ranks, and the
 other factors in all pairs. With FARANDOLE_TEST_FULL=1 everything: 60 million combinations, which
 take most of a day.
@@ -46,14 +46,16 @@ class Setup(NamedTuple):
     matrix: str
 
 
-# The two agree, so that each number of ranks needs one of them; the full sweep asks both.
+def asked(p: int) -> tuple[str, ...]:
+    """The two agree, so that each number of ranks needs one of them; the full sweep asks both."""
+    return KINDS if FULL else (KINDS[p % 2],)
+
+
+RANK_COUNTS = range(1, 10) if FULL else (1, 2, 3, 4, 5, 6, 9)
+MATRIX = "full" if FULL else "sample"
 SETUPS = [
-    *(
-        Setup(kind, "shm", p, "full" if FULL else "sample")
-        for p in (range(1, 10) if FULL else (1, 2, 3, 4, 5, 6, 9))
-        for kind in (KINDS if FULL else (KINDS[p % 2],))
-    ),
-    *(Setup(KINDS[i % 2], "tcp", p, "few") for i, p in enumerate((2, 3, 6))),
+    *(Setup(kind, "shm", p, MATRIX) for p in RANK_COUNTS for kind in asked(p)),
+    *(Setup(kind, "tcp", p, "few") for p in (2, 3, 6) for kind in asked(p)),
 ]
 SETUP_NAMES = [f"{setup.kind}-{setup.transport}-{setup.rank_count}" for setup in SETUPS]
 
