@@ -4,10 +4,10 @@
 
 Method: mpiexec of MPICH and of Open MPI starts ranks that are members of both jobs, ours and MPI's;
 mpi_oracle.py asks MPI each question once and compares all algorithms with the answer, on values
-that every order of operands sums exactly. Each number of ranks is asked of one of the two. oracle_matrix.py says what is combined: here a sample
-in which each operation, algorithm, dtype and reduction occurs on each number of ranks, and the
-other factors in all pairs. With FARANDOLE_TEST_FULL=1 everything: 60 million combinations, which
-take most of a day.
+that every order of operands sums exactly. Each number of ranks is asked of one of the two.
+oracle_matrix.py says what is combined: here a sample in which each operation, algorithm, dtype and
+reduction occurs on each number of ranks, and the other factors in all pairs. With
+FARANDOLE_TEST_FULL=1 everything, of both: 60 million combinations, which take most of a day.
 """
 
 from __future__ import annotations
