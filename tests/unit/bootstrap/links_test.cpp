@@ -13,22 +13,15 @@
 namespace farandole::test {
 namespace {
 
-constexpr auto kTimeout = 1s;
-
 /// A rank's links and the listener that they need, without a thread: they live while turned.
 struct Node {
-  Node(int rank, Descriptor socket, Roster told)
-      : job(quick(local_job(rank, static_cast<int>(told.listeners.size()), socket))),
+  Node(Job made, Descriptor socket, Roster told)
+      : job(std::move(made)),
         roster(std::move(told)),
         listener(std::move(socket), job.secret, 8),
         events(ear.events()),
         probes(job, roster),
         links(job, roster, probes, events) {}
-
-  static Job quick(Job job) {
-    job.timeout = kTimeout;
-    return job;
-  }
 
   /// One turn of a control thread's loop; one that is `mute` only answers who calls.
   void turn(bool mute = false) {
@@ -63,7 +56,7 @@ struct Node {
 
 /// All ranks of a job, which meet as they are turned.
 struct Nodes {
-  explicit Nodes(int size) {
+  explicit Nodes(int size, std::chrono::milliseconds timeout = Job().timeout) {
     std::vector<Descriptor> sockets;
     Roster roster{"run", {}, {}};
     for (int rank = 0; rank < size; ++rank) {
@@ -71,8 +64,10 @@ struct Nodes {
       roster.listeners.push_back(local_endpoint(sockets.back().fd()));
     }
     for (int rank = 0; rank < size; ++rank) {
-      all.push_back(
-          std::make_unique<Node>(rank, std::move(sockets[static_cast<std::size_t>(rank)]), roster));
+      Descriptor& socket = sockets[static_cast<std::size_t>(rank)];
+      Job job = local_job(rank, size, socket);
+      job.timeout = timeout;
+      all.push_back(std::make_unique<Node>(std::move(job), std::move(socket), roster));
     }
   }
   Node& operator[](int rank) { return *all[static_cast<std::size_t>(rank)]; }
@@ -115,7 +110,8 @@ TEST(Links, LeavingWaitsForASlowNeighbour) {
 // it does not answer either it is given up. Method: rank 1 goes mute for much longer than the
 // timeout, then is not turned at all.
 TEST(Links, ASilentNeighbourThatAnswersStays) {
-  Nodes nodes(2);
+  constexpr auto kTimeout = 1s;
+  Nodes nodes(2, kTimeout);
   nodes[0].links.flood("hello");
   ASSERT_TRUE(nodes.turn_until({0, 1}, [&] { return !nodes[1].ear.notices().empty(); }));
   const auto departed = [&] { return !nodes[0].ear.departures().empty(); };

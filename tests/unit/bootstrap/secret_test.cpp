@@ -161,8 +161,8 @@ TEST(SecretMemory, IsInNoCoreAndNoChild) {
   const Mapping mapping = mapping_of(first->view().data());
   EXPECT_TRUE(mapping.has("dd")) << mapping.flags;
   EXPECT_TRUE(mapping.has("wf")) << mapping.flags;
-  const auto reads_secret = [&] { return std::ranges::count(second.view(), '\0') == 5000 ? 0 : 1; };
-  EXPECT_EQ(status_of_child(reads_secret), 0) << "the child read the secret";
+  const auto sees_zeros = [&] { return std::ranges::count(second.view(), '\0') == 5000 ? 0 : 1; };
+  EXPECT_EQ(status_of_child(sees_zeros), 0) << "the child read the secret";
   first.reset();
   EXPECT_EQ(std::ranges::count(second.view(), 'x'), 5000);
   EXPECT_TRUE(Secret().empty());
