@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "coordinator/timeline.hpp"
+#include "trace/timeline.hpp"
 
 #include <string>
 
