@@ -15,10 +15,10 @@
 #include <tuple>
 #include <vector>
 
-#include "base/copy.hpp"
 #include "base/settings.hpp"
 #include "bindings.hpp"
 #include "bootstrap/starters.hpp"
+#include "device/cpu/copy.hpp"
 #include "farandole/types.hpp"
 
 namespace nb = nanobind;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 
 namespace farandole {
 namespace {

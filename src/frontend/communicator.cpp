@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 #include "engine/collective.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"

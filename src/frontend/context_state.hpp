@@ -21,6 +21,7 @@
 #include "base/origin.hpp"
 #include "bootstrap/job.hpp"
 #include "bootstrap/session.hpp"
+#include "device/cpu/memory.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/cores.hpp"
@@ -30,7 +31,6 @@
 #include "schedule/program.hpp"
 #include "trace/timeline.hpp"
 #include "transport/doorbell.hpp"
-#include "transport/memory.hpp"
 #include "transport/tcp/connector.hpp"
 #include "transport/transport.hpp"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/transfer.hpp"
 
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 
 namespace farandole {
 

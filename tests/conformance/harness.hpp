@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "device/cpu/memory.hpp"
 #include "transport/doorbell.hpp"
-#include "transport/memory.hpp"
 #include "transport/transport.hpp"
 
 // One suite for every transport. A test runs one thread per rank over a fabric: n transports that

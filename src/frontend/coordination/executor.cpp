@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 #include "frontend/coordination/adasum.hpp"
 #include "frontend/coordination/neutral.hpp"
 #include "reduce/reduce.hpp"

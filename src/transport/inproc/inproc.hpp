@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "device/cpu/memory.hpp"
 #include "farandole/result.hpp"
 #include "transport/doorbell.hpp"
-#include "transport/memory.hpp"
 #include "transport/transport.hpp"
 
 namespace farandole {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 
 namespace farandole::shm {
 namespace {

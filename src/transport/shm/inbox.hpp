@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/cpu/memory.hpp"
 #include "transport/matcher.hpp"
-#include "transport/memory.hpp"
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/outbox.hpp"

@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "base/asymmetric_fence.hpp"
+#include "device/cpu/memory.hpp"
 #include "farandole/types.hpp"
-#include "transport/memory.hpp"
 #include "transport/shm/claims.hpp"
 #include "transport/transfer.hpp"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/memory.hpp"
+#include "device/cpu/memory.hpp"
 
 namespace farandole::shm {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 
 namespace farandole::shm {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "transport/memory.hpp"
+#include "device/cpu/memory.hpp"
 #include "transport/queue.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/peer.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 
 namespace farandole::shm {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "base/clock.hpp"
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 
 namespace farandole::shm {
 

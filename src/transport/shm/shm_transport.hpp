@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "bootstrap/member.hpp"
+#include "device/cpu/memory.hpp"
 #include "transport/doorbell.hpp"
-#include "transport/memory.hpp"
 #include "transport/shm/inbox.hpp"
 #include "transport/shm/mapping.hpp"
 #include "transport/shm/outbox.hpp"

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "bootstrap/member.hpp"
+#include "device/cpu/memory.hpp"
 #include "transport/doorbell.hpp"
-#include "transport/memory.hpp"
 #include "transport/shm/shm_transport.hpp"
 
 namespace farandole {

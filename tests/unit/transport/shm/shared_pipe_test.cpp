@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "transport/shm/layout.hpp"
-#include "unit/transport/huge_pages.hpp"
+#include "unit/device/cpu/huge_pages.hpp"
 #include "unit/transport/shm/ranks.hpp"
 
 namespace farandole {

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/memory_limits.hpp"
+#include "device/cpu/memory_limits.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/origin.hpp"
+#include "device/cpu/intervals.hpp"
+#include "device/cpu/memory_limits.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
-#include "transport/intervals.hpp"
-#include "transport/memory_limits.hpp"
 
 namespace farandole {
 

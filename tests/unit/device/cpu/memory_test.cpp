@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/memory.hpp"
+#include "device/cpu/memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "unit/transport/huge_pages.hpp"
+#include "unit/device/cpu/huge_pages.hpp"
 
 namespace farandole {
 namespace {

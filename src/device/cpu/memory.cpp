@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/memory.hpp"
+#include "device/cpu/memory.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kAlignment = 64;
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which headers older than Linux 6.1 lack
 
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
@@ -121,7 +121,7 @@ std::byte* Memory::map(int fd, Bytes bytes) {
 }
 
 Result<std::byte*> Memory::allocate(Bytes size, Touch touch) {
-  const std::size_t unit = size.value() < kPage ? kLine : kPage;
+  const std::size_t unit = size.value() < kPage ? kAlignment : kPage;
   const std::size_t bytes = round_up(std::max<std::size_t>(size.value(), 1), unit);
   std::vector<Intervals::Interval> smalls;
   std::byte* block = nullptr;

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <string>
 
-#include "transport/memory.hpp"
+#include "device/cpu/memory.hpp"
 
 namespace farandole {
 

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "base/copy.hpp"
+#include "device/cpu/copy.hpp"
 
 #include <algorithm>
 #include <array>

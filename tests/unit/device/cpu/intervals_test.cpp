@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/intervals.hpp"
+#include "device/cpu/intervals.hpp"
 
 #include <gtest/gtest.h>
 
