@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "reduce/kernel_table.hpp"
+#include "reduce/cpu/kernel_table.hpp"
 
 namespace farandole {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "reduce/kernel_table.hpp"
+#include "reduce/cpu/kernel_table.hpp"
 #include "unit/reduce/reference.hpp"
 
 namespace farandole {

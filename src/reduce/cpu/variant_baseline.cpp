@@ -1,9 +1,9 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "reduce/kernels.inc"
+#include "reduce/cpu/kernels.inc"
 
 namespace farandole {
 
-constexpr KernelTable kAvx512Kernels = make_kernels();
+constexpr KernelTable kBaselineKernels = make_kernels();
 
 }  // namespace farandole

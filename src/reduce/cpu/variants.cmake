@@ -11,10 +11,10 @@ set(avx512_options ${avx2_options} -mavx512f -mavx512bw -mavx512dq -mavx512vl
   -mprefer-vector-width=512)
 
 foreach(variant baseline avx2 avx512)
-  set_source_files_properties(src/reduce/variant_${variant}.cpp PROPERTIES
+  set_source_files_properties(src/reduce/cpu/variant_${variant}.cpp PROPERTIES
     COMPILE_OPTIONS "${kernel_options};${${variant}_options}")
 endforeach()
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  set_source_files_properties(src/reduce/variant_avx2.cpp src/reduce/variant_avx512.cpp
+  set_source_files_properties(src/reduce/cpu/variant_avx2.cpp src/reduce/cpu/variant_avx512.cpp
     PROPERTIES HEADER_FILE_ONLY ON)
 endif()
