@@ -14,7 +14,7 @@
 #include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/fit.hpp"
-#include "schedule/synchronize.hpp"
+#include "schedule/passes/synchronize.hpp"
 #include "schedule/text.hpp"
 
 namespace farandole {

@@ -4,8 +4,8 @@
 
 #include <unordered_map>
 
-#include "schedule/commute.hpp"
 #include "schedule/expand.hpp"
+#include "schedule/verify/commute.hpp"
 
 namespace farandole {
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algorithms/table.hpp"
 #include "schedule/builder.hpp"
-#include "schedule/synchronize.hpp"
+#include "schedule/passes/synchronize.hpp"
 
 namespace farandole {
 namespace {

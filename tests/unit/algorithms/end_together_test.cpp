@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "schedule/expand.hpp"
-#include "schedule/synchronize.hpp"
+#include "schedule/passes/synchronize.hpp"
 #include "unit/algorithms/all_schedules.hpp"
 
 namespace farandole {

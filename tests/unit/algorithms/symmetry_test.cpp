@@ -5,7 +5,7 @@
 #include <functional>
 #include <iostream>
 
-#include "schedule/commute.hpp"
+#include "schedule/verify/commute.hpp"
 #include "unit/algorithms/all_schedules.hpp"
 
 namespace farandole {

@@ -11,7 +11,7 @@
 
 #include "device/stream.hpp"
 #include "engine/collective.hpp"
-#include "schedule/synchronize.hpp"
+#include "schedule/passes/synchronize.hpp"
 #include "transport/inproc/inproc.hpp"
 
 namespace farandole {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "schedule/cells.hpp"
 #include "schedule/expand.hpp"
-#include "schedule/symmetry.hpp"
+#include "schedule/verify/cells.hpp"
+#include "schedule/verify/symmetry.hpp"
 
 namespace farandole {
 

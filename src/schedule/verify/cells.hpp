@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "schedule/values.hpp"
+#include "schedule/verify/values.hpp"
 
 namespace farandole {
 

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/symmetry.hpp"
+#include "schedule/verify/symmetry.hpp"
 
 #include <algorithm>
 

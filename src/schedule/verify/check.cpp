@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "schedule/expand.hpp"
-#include "schedule/symbolic.hpp"
+#include "schedule/verify/symbolic.hpp"
 
 namespace farandole {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "schedule/commute.hpp"
-#include "schedule/symbolic.hpp"
+#include "schedule/verify/commute.hpp"
+#include "schedule/verify/symbolic.hpp"
 
 namespace farandole {
 namespace {

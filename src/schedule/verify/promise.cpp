@@ -1,10 +1,10 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/promise.hpp"
+#include "schedule/verify/promise.hpp"
 
 #include <algorithm>
 
-#include "schedule/symbolic.hpp"
+#include "schedule/verify/symbolic.hpp"
 
 namespace farandole {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/values.hpp"
+#include "schedule/verify/values.hpp"
 
 #include <algorithm>
 #include <utility>

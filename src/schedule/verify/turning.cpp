@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/turning.hpp"
+#include "schedule/verify/turning.hpp"
 
 #include <algorithm>
 #include <numeric>

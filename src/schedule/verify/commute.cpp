@@ -1,11 +1,11 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/commute.hpp"
+#include "schedule/verify/commute.hpp"
 
 #include <optional>
 
-#include "schedule/symmetry.hpp"
-#include "schedule/turning.hpp"
+#include "schedule/verify/symmetry.hpp"
+#include "schedule/verify/turning.hpp"
 
 namespace farandole {
 namespace {

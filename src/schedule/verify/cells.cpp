@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/cells.hpp"
+#include "schedule/verify/cells.hpp"
 
 #include <algorithm>
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "farandole/result.hpp"
-#include "schedule/cells.hpp"
 #include "schedule/steps.hpp"
-#include "schedule/symmetry.hpp"
+#include "schedule/verify/cells.hpp"
+#include "schedule/verify/symmetry.hpp"
 
 // The proof behind verify(): the structure of every round, then an execution on symbols instead
 // of numbers. Only one rank per orbit of the header's rotations is looked at, which must have

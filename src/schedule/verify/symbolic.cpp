@@ -1,11 +1,11 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/symbolic.hpp"
+#include "schedule/verify/symbolic.hpp"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "schedule/promise.hpp"
+#include "schedule/verify/promise.hpp"
 
 namespace farandole {
 namespace {

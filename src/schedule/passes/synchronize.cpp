@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "schedule/synchronize.hpp"
+#include "schedule/passes/synchronize.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "schedule/symmetry.hpp"
+#include "schedule/verify/symmetry.hpp"
 
 namespace farandole {
 
