@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/coordination/coordinator_state.hpp"
+#include "coordination/coordinator_state.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/settings.hpp"
-#include "frontend/coordination/clock_offset.hpp"
-#include "frontend/coordination/coordinator_state.hpp"
+#include "coordination/clock_offset.hpp"
+#include "coordination/coordinator_state.hpp"
 
 namespace farandole {
 namespace {

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/coordination/submission.hpp"
+#include "coordination/submission.hpp"
 
 #include <numeric>
 

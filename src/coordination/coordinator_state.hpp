@@ -12,12 +12,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "coordination/executor.hpp"
+#include "coordination/network.hpp"
+#include "coordination/submission.hpp"
 #include "coordinator/controller.hpp"
 #include "farandole/coordinator.hpp"
 #include "frontend/context_state.hpp"
-#include "frontend/coordination/executor.hpp"
-#include "frontend/coordination/network.hpp"
-#include "frontend/coordination/submission.hpp"
 
 namespace farandole {
 

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/coordination/neutral.hpp"
+#include "coordination/neutral.hpp"
 
 #include <complex>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/coordination/clock_offset.hpp"
+#include "coordination/clock_offset.hpp"
 
 #include <algorithm>
 #include <vector>

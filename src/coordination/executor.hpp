@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
+#include "coordination/submission.hpp"
 #include "coordinator/fusion.hpp"
 #include "farandole/coordinator.hpp"
 #include "frontend/context_state.hpp"
-#include "frontend/coordination/submission.hpp"
 
 namespace farandole {
 

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/coordination/executor.hpp"
+#include "coordination/executor.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -8,9 +8,9 @@
 #include <tuple>
 #include <utility>
 
+#include "coordination/adasum.hpp"
+#include "coordination/neutral.hpp"
 #include "device/cpu/copy.hpp"
-#include "frontend/coordination/adasum.hpp"
-#include "frontend/coordination/neutral.hpp"
 #include "reduce/reduce.hpp"
 
 namespace farandole {
