@@ -265,7 +265,8 @@ class Side:
 
     def _target_of(self, kind: str, like: Array) -> Any:
         if kind == "out of shape":
-            return np.empty((*like.shape, 2), like.dtype)
+            # As of nothing that any call gives: a scalar of each rank makes a row of so many.
+            return np.empty((*like.shape, 7, 7), like.dtype)
         if kind == "out of dtype":
             return np.empty(like.shape, np.int8 if like.dtype != np.int8 else np.uint8)
         if kind == "out read-only":
