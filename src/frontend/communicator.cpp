@@ -19,11 +19,11 @@ using Lease = OperationCache::Lease;
 
 /// The memory that a schedule needs and the caller did not give.
 Result<void> stage(const Call& call, const Plan& plan, const ContextState& context, Count in_count,
-                   CollectiveSpec& spec) {
+                   Count chunk, CollectiveSpec& spec) {
   const Arguments& arguments = call.arguments;
   const Bytes element = size_of(arguments.dtype);
-  if (const auto slots = static_cast<std::size_t>(spec.program->scratch_slots); slots > 0) {
-    const Bytes each = spec.chunks.chunk_elements_max() * element;
+  if (const auto slots = static_cast<std::size_t>(plan.program->scratch_slots); slots > 0) {
+    const Bytes each = chunk * element;
     auto scratch = allocate_shared(context.memory, Bytes{each.value() * slots});
     if (!scratch) return scratch.error();
     spec.scratch = *std::move(scratch);
@@ -59,21 +59,24 @@ Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, Communicato
     spec.kernel = *kernel;
   }
   const Extent extents = extent(arguments, *state.group);
-  spec.program = plan.program;
-  Layouts layout = layouts(arguments, *state.group, spec.program->chunk_count);
-  spec.in_layout = std::move(layout.in);
-  spec.out_layout = std::move(layout.out);
-  spec.chunks = std::move(layout.chunks);
-  spec.dtype = arguments.dtype;
+  Layouts layout = layouts(arguments, *state.group, plan.program->chunk_count);
   spec.in = static_cast<const std::byte*>(arguments.in);
   spec.out = static_cast<std::byte*>(arguments.out);
   spec.out_count = extents.out;
   if (reduces(arguments.collective) && arguments.reduction == Reduction::kAverage) {
     spec.divisor = static_cast<std::size_t>(state.group->size());
   }
-  if (auto staged = stage(call, plan, *state.context, extents.in, spec); !staged) {
+  const Bytes element = size_of(arguments.dtype);
+  const Count chunk = layout.chunks.chunk_elements_max();
+  if (auto staged = stage(call, plan, *state.context, extents.in, chunk, spec); !staged) {
     return staged.error();
   }
+  auto bound = BoundProgram::bind(
+      {plan.program, std::move(layout.in), std::move(layout.out), std::move(layout.chunks),
+       arguments.dtype, in_offset(spec.in, extents.in * element, spec.out, extents.written * element)},
+      flow_of(state.group));
+  if (!bound) return bound.error();
+  spec.bound = *std::move(bound);
   spec.signature = signature_of(call, plan);
   spec.terms = terms_of(state, call.options.name);
   return spec;
@@ -170,9 +173,9 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
   if (equal) return {};
   const std::string& called = operation.terms().name;
   const std::string named = called.empty() ? "" : " '" + called + "'";
-  return Error{
-      ErrorKind::kMismatch,
-      "ranks disagree on " + std::string(name(mine.program->collective)) + named + ": " + text};
+  return Error{ErrorKind::kMismatch, "ranks disagree on " +
+                                         std::string(name(mine.bound->program().collective)) +
+                                         named + ": " + text};
 }
 
 /// Checked, made and numbered, ready for the engine; none if `outcome` tells what is wrong. It is

@@ -22,12 +22,19 @@ std::size_t hash(const Arguments& arguments) {
   return ((arguments.count.value() * 31 + small + root) * 0x9e3779b97f4a7c15) >> 32;
 }
 
-/// Whether they differ in their addresses at most, and both are in place or both are not. Away from
-/// the root of a reduction, one that is given no output has had memory made for it.
-bool alike(const Arguments& a, const Arguments& b) {
+/// Where `in` lies in `out`, if it does.
+std::optional<std::int64_t> in_offset(const Arguments& arguments, const Extent& extents) {
+  const Bytes element = size_of(arguments.dtype);
+  return in_offset(arguments.in, extents.in * element, arguments.out, extents.written * element);
+}
+
+/// Whether they differ in their addresses at most, and share memory alike. Away from the root of a
+/// reduction, one that is given no output has had memory made for it.
+bool alike(const Arguments& a, const Arguments& b, const Extent& extents) {
   if ((a.out == nullptr) != (b.out == nullptr)) return false;
   return a.count == b.count && a.collective == b.collective && a.dtype == b.dtype &&
-         a.reduction == b.reduction && a.root == b.root && (a.in == a.out) == (b.in == b.out);
+         a.reduction == b.reduction && a.root == b.root &&
+         in_offset(a, extents) == in_offset(b, extents);
 }
 
 /// Whether it ended well and nobody else holds it any more.
@@ -47,7 +54,7 @@ OperationCache::Lease OperationCache::find(const Call& call, const Group& group)
   if (slot.taken.exchange(true, std::memory_order_acquire)) return Lease();
   Lease lease(slot);
   if (slot.generation != generation_.load(std::memory_order_relaxed) ||
-      !alike(slot.arguments, arguments) || slot.size_shift != options.size_shift ||
+      !alike(slot.arguments, arguments, slot.extents) || slot.size_shift != options.size_shift ||
       slot.deterministic != options.deterministic || slot.purpose != options.purpose ||
       slot.algorithm != options.algorithm || !is_free(slot.operation)) {
     return Lease();
@@ -72,12 +79,12 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   add_owned(plan->calls, 1);
   add_owned(plan->bytes, bytes);
   const CollectiveSpec& spec = made->spec();
-  const auto slots = static_cast<std::size_t>(spec.program->scratch_slots);
+  const auto slots = static_cast<std::size_t>(spec.bound->program().scratch_slots);
   const std::size_t slot_bytes =
-      (spec.chunks.chunk_elements_max() * size_of(arguments.dtype)).value();
+      (spec.bound->binding().chunks.chunk_elements_max() * size_of(arguments.dtype)).value();
   const bool staged = spec.staged_in != nullptr || spec.staged_out != nullptr;
   Slot& slot = slots_[hash(arguments) % kEntries];
-  if (arguments.by_rank || staged || spec.program->actions_per_round_max > kTransfersMax ||
+  if (arguments.by_rank || staged || spec.bound->program().actions_per_round_max > kTransfersMax ||
       (slots > 0 && slot_bytes > kScratchBytesMax / slots) ||
       slot.taken.exchange(true, std::memory_order_acquire)) {
     auto passing = std::make_unique<Slot>();
