@@ -50,7 +50,30 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
   return {};
 }
 
-Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, CommunicatorState& state) {
+/// The plan's program, bound to calls of this shape.
+Result<std::shared_ptr<const BoundProgram>> bind(const Call& call, Plan& plan, Layouts layout,
+                                                 std::optional<std::int64_t> offset,
+                                                 CommunicatorState& state) {
+  const Arguments& arguments = call.arguments;
+  const auto is_alike = [&](const Plan::Bound& one) {
+    return one.dtype == arguments.dtype && one.count == arguments.count && one.in_offset == offset;
+  };
+  if (!arguments.by_rank) {
+    const std::lock_guard lock(state.plans_mutex);
+    const auto found = std::ranges::find_if(plan.bound, is_alike);
+    if (found != plan.bound.end()) return found->program;
+  }
+  auto bound = BoundProgram::bind({plan.program, std::move(layout.in), std::move(layout.out),
+                                   std::move(layout.chunks), arguments.dtype, offset},
+                                  flow_of(state.group));
+  if (!bound || arguments.by_rank) return bound;
+  const std::lock_guard lock(state.plans_mutex);
+  if (plan.bound.size() == Plan::kBoundMax) plan.bound.pop_front();
+  plan.bound.push_back({arguments.dtype, arguments.count, offset, *bound});
+  return bound;
+}
+
+Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState& state) {
   const Arguments& arguments = call.arguments;
   CollectiveSpec spec;
   if (reduces(arguments.collective)) {
@@ -71,10 +94,8 @@ Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, Communicato
   if (auto staged = stage(call, plan, *state.context, extents.in, chunk, spec); !staged) {
     return staged.error();
   }
-  auto bound = BoundProgram::bind(
-      {plan.program, std::move(layout.in), std::move(layout.out), std::move(layout.chunks),
-       arguments.dtype, in_offset(spec.in, extents.in * element, spec.out, extents.written * element)},
-      flow_of(state.group));
+  const auto offset = in_offset(spec.in, extents.in * element, spec.out, extents.written * element);
+  auto bound = bind(call, plan, std::move(layout), offset, state);
   if (!bound) return bound.error();
   spec.bound = *std::move(bound);
   spec.signature = signature_of(call, plan);

@@ -48,10 +48,19 @@ bool is_free(const std::shared_ptr<CollectiveOperation>& operation) {
 }  // namespace
 
 OperationCache::Lease OperationCache::find(const Call& call, const Group& group) {
+  if (call.arguments.by_rank) return Lease();
+  const std::size_t hashed = hash(call.arguments);
+  for (Slot& slot : sets_[hashed % kSets]) {
+    if (slot.hash.load(std::memory_order_relaxed) != hashed) continue;
+    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
+    if (Lease lease = renewed(slot, call, group)) return lease;
+  }
+  return Lease();
+}
+
+/// The slot has been taken; it is given back if its operation does not do.
+OperationCache::Lease OperationCache::renewed(Slot& slot, const Call& call, const Group& group) {
   const auto& [arguments, options] = call;
-  if (arguments.by_rank) return Lease();
-  Slot& slot = slots_[hash(arguments) % kEntries];
-  if (slot.taken.exchange(true, std::memory_order_acquire)) return Lease();
   Lease lease(slot);
   if (slot.generation != generation_.load(std::memory_order_relaxed) ||
       !alike(slot.arguments, arguments, slot.extents) || slot.size_shift != options.size_shift ||
@@ -83,16 +92,16 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   const std::size_t slot_bytes =
       (spec.bound->binding().chunks.chunk_elements_max() * size_of(arguments.dtype)).value();
   const bool staged = spec.staged_in != nullptr || spec.staged_out != nullptr;
-  Slot& slot = slots_[hash(arguments) % kEntries];
   if (arguments.by_rank || staged || spec.bound->program().actions_per_round_max > kTransfersMax ||
-      (slots > 0 && slot_bytes > kScratchBytesMax / slots) ||
-      slot.taken.exchange(true, std::memory_order_acquire)) {
-    auto passing = std::make_unique<Slot>();
-    passing->kept = false;
-    passing->operation = std::move(made);
-    return Lease(*passing.release());
+      (slots > 0 && slot_bytes > kScratchBytesMax / slots)) {
+    return Lease(std::move(made));
   }
+  const std::size_t hashed = hash(arguments);
+  Slot* const taken = take_slot(sets_[hashed % kSets]);
+  if (taken == nullptr) return Lease(std::move(made));
+  Slot& slot = *taken;
   forget(slot);
+  slot.hash.store(hashed, std::memory_order_relaxed);
   slot.generation = generation_.load(std::memory_order_relaxed);
   slot.arguments = arguments;
   slot.size_shift = call.options.size_shift;
@@ -106,13 +115,30 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   return Lease(slot);
 }
 
+/// One that holds nothing of use, or whose turn it is; none if all are taken.
+OperationCache::Slot* OperationCache::take_slot(Set& set) {
+  const std::uint64_t now = generation_.load(std::memory_order_relaxed);
+  for (Slot& slot : set) {
+    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
+    if (slot.generation != now || slot.operation == nullptr) return &slot;
+    slot.taken.store(false, std::memory_order_release);
+  }
+  for (std::size_t i = 0; i < kWays; ++i) {
+    Slot& slot = set[turn_++ % kWays];
+    if (!slot.taken.exchange(true, std::memory_order_acquire)) return &slot;
+  }
+  return nullptr;
+}
+
 Statistics::Calls OperationCache::calls_of(const Plan& plan) const {
   Statistics::Calls all{.calls = plan.calls.load(), .bytes = plan.bytes.load()};
-  for (const Slot& slot : slots_) {
-    if (slot.plan.get() != &plan) continue;
-    const std::uint64_t calls = slot.calls.load();
-    all.calls += calls;
-    all.bytes += calls * slot.bytes;
+  for (const Set& set : sets_) {
+    for (const Slot& slot : set) {
+      if (slot.plan.get() != &plan) continue;
+      const std::uint64_t calls = slot.calls.load();
+      all.calls += calls;
+      all.bytes += calls * slot.bytes;
+    }
   }
   return all;
 }
@@ -120,6 +146,7 @@ Statistics::Calls OperationCache::calls_of(const Plan& plan) const {
 /// The caller has taken the slot.
 void OperationCache::forget(Slot& slot) {
   slot.generation = 0;
+  slot.hash.store(0, std::memory_order_relaxed);
   slot.operation.reset();
   if (slot.plan == nullptr) return;
   const std::uint64_t calls = slot.calls.exchange(0);
@@ -130,10 +157,12 @@ void OperationCache::forget(Slot& slot) {
 
 void OperationCache::clear() {
   generation_.fetch_add(1, std::memory_order_relaxed);
-  for (Slot& slot : slots_) {
-    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
-    forget(slot);
-    slot.taken.store(false, std::memory_order_release);
+  for (Set& set : sets_) {
+    for (Slot& slot : set) {
+      if (slot.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
+      forget(slot);
+      slot.taken.store(false, std::memory_order_release);
+    }
   }
 }
 
