@@ -48,9 +48,11 @@ FILES = (
 )
 SUITES = ("unit_engine", "unit_transport", "conformance", "simulation", "unit_frontend")
 CORES = 2
-MEMORY_BYTES_MAX = 16 << 30  # of address space, per test program
+# Per test program, of what is its own: address space for shared memory is reserved generously.
+MEMORY_BYTES_MAX = 8 << 30
 # A mutant may slow a test down, and so may other work on the machine.
 PATIENCE, SILENCE_S_MIN = 10, 30.0
+SILENCE_S_OF_ORIGINAL = 300.0
 UNSTEADY_MAX = 3
 
 # Building and testing ---------------------------------------------------------------------------
@@ -130,8 +132,8 @@ class Project:
         command = (str(self.path(suite)), "--gtest_fail_fast", f"--gtest_filter={chosen}")
         with log.open("wb") as output:
             child = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.DEVNULL, start_new_session=True,
-                preexec_fn=limit_resources,
+                command, cwd=self.place, stdout=output, stderr=subprocess.DEVNULL,
+                start_new_session=True, preexec_fn=limit_resources,
             )  # fmt: skip
         size, since, longest = -1, time.monotonic(), 0.0
         try:
@@ -164,8 +166,8 @@ class Project:
             self.digests[suite] = self.digest(suite)
             if suite in self.silence_s:
                 continue
-            failed, silence = self.run(suite, "*", 600)
-            if failed and self.run(suite, failed, 600)[0]:
+            failed, silence = self.run(suite, "*", SILENCE_S_OF_ORIGINAL)
+            if failed and self.run(suite, failed, SILENCE_S_OF_ORIGINAL)[0]:
                 sys.exit(f"mutate: the original fails {suite} {failed}")
             self.silence_s[suite] = max(SILENCE_S_MIN, PATIENCE * silence)
 
@@ -209,7 +211,7 @@ def own(suite: str, file: str) -> bool:
 
 
 def limit_resources() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
