@@ -11,7 +11,7 @@ the twelfth mutant of the seed once more; `--patch FILE` runs a given change ins
 
 The verdicts:
 
-    killed      a test fails, crashes, or stays silent past its time limit, twice in a row
+    killed      a test fails, crashes, or stays silent or grows past a limit, twice in a row
     alive       all tests pass
     equivalent  tools/mutants.toml lists the mutant, with the reason why no test can fail
     same        no test program differs from the original one; not counted
@@ -48,8 +48,8 @@ FILES = (
 )
 SUITES = ("unit_engine", "unit_transport", "conformance", "simulation", "unit_frontend")
 CORES = 2
-# Per test program, of what is its own: address space for shared memory is reserved generously.
-MEMORY_BYTES_MAX = 8 << 30
+# Resident, per test program: the kernel's limits count address space, which tests reserve freely.
+MEMORY_BYTES_MAX = 6 << 30
 # A mutant may slow a test down, and so may other work on the machine.
 PATIENCE, SILENCE_S_MIN = 10, 30.0
 SILENCE_S_OF_ORIGINAL = 300.0
@@ -133,9 +133,9 @@ class Project:
         with log.open("wb") as output:
             child = subprocess.Popen(
                 command, cwd=self.place, stdout=output, stderr=subprocess.DEVNULL,
-                start_new_session=True, preexec_fn=limit_resources,
+                start_new_session=True,
             )  # fmt: skip
-        size, since, longest = -1, time.monotonic(), 0.0
+        size, since, longest, limit = -1, time.monotonic(), 0.0, ""
         try:
             while child.poll() is None:
                 time.sleep(0.02)
@@ -144,19 +144,22 @@ class Project:
                 if log.stat().st_size != size:
                     size, since = log.stat().st_size, now
                 elif now - since > silence_s:
+                    limit = " (time limit)"
+                if resident_bytes(child.pid) > MEMORY_BYTES_MAX:
+                    limit = " (memory limit)"
+                if limit:
                     break
         finally:
-            overdue = child.poll() is None
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)  # also what it started
             child.wait()
-        if child.returncode == 0:
+        if child.returncode == 0 and not limit:
             return None, longest
         text = log.read_text(errors="replace")
         failed = re.findall(r"^\[  FAILED  \] (\S+?),? ", text, re.M)
         begun = re.findall(r"^\[ RUN      \] (\S+)", text, re.M)
         name = (failed or begun[-1:] or ["*"])[0]
-        return f"{name} (time limit)" if overdue else name, longest
+        return name + limit, longest
 
     def measure(self) -> None:
         """Builds and runs the original, which must pass; learns how long its tests stay silent."""
@@ -210,9 +213,13 @@ def own(suite: str, file: str) -> bool:
     return suite != f"unit_{layer}" and not (suite == "conformance" and layer == "transport")
 
 
-def limit_resources() -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def resident_bytes(pid: int) -> int:
+    """What a process occupies; 0 once it has ended."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (FileNotFoundError, ProcessLookupError, IndexError):
+        return 0
+    return int(pages) * resource.getpagesize()
 
 
 # Runs and reports -------------------------------------------------------------------------------
@@ -334,6 +341,7 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     given = options(arguments)
     os.nice(10)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     there = [suite for suite in SUITES if (ROOT / "tests" / suite.replace("_", "/")).is_dir()]
     place = ROOT / "build" / "mutate"

@@ -89,6 +89,7 @@ def test_a_line_has_these_mutations(line: str, expected: set[tuple[str, str]]) -
         "void take(Operation&& operation);",
         'message += " of rank " + std::to_string(rank + 1);',
         "log_warning(a < b);",
+        "const auto words = std::to_string(rank + 1);",
         "phase.store(std::memory_order_relaxed),",
     ],
 )
@@ -145,6 +146,9 @@ chosen = sys.argv[2].split("=")[1]
 print("[ RUN      ] Toy.Works", flush=True)
 if limit == 9: time.sleep(1000)
 if limit == 8: os.abort()
+if limit == 10:
+    held = bytearray(b"x" * (200 << 20))
+    time.sleep(1000)
 once = pathlib.Path("once")
 if limit == 7 and not once.exists() and "-" not in chosen:
     once.touch()
@@ -160,6 +164,7 @@ print("[       OK ] Toy.Works (0 ms)")
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> mutate.Project:
     monkeypatch.setattr(mutate, "SILENCE_S_MIN", 1.0)
     monkeypatch.setattr(mutate, "PATIENCE", 0)
+    monkeypatch.setattr(mutate, "MEMORY_BYTES_MAX", 100 << 20)
     place = tmp_path / "place"
     place.mkdir()
     (place / "compile.py").write_text(f"PROGRAM = {PROGRAM!r}\n{COMPILER}")
@@ -186,6 +191,7 @@ def verdict(project: mutate.Project, line: int, after: str) -> tuple[str, str]:
         (1, "limit = take(4);", ("killed", "unit_toy Toy.Works")),
         (1, "limit = take(8);", ("killed", "unit_toy Toy.Works")),
         (1, "limit = take(9);", ("killed", "unit_toy Toy.Works (time limit)")),
+        (1, "limit = take(10);", ("killed", "unit_toy Toy.Works (memory limit)")),
         (1, "limit = take(7);", ("alive", "failed once: Toy.Works")),
         (1, "return {}; limit = take(3);", ("invalid", "toy.cpp:1: error: no such thing")),
         (1, "limit = take(3);;", ("same", "")),
