@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -376,6 +377,37 @@ TEST_P(Repeat, CallsAreCounted) {
     call(data);
     call(data);
     EXPECT_EQ(counted(), std::pair(10ul, 7 * 40ul + 3 * 80));
+  });
+}
+
+// Goal: a call that differs from the one before in an option alone is planned by its own options.
+// Method: calls on the same buffer, twice each with every option that changes the algorithm, and
+// all of that twice; the plans say how often each algorithm ran.
+TEST_P(Repeat, OptionsOfLikeCallsDecide) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [](Context& context, Communicator& world) {
+    std::vector<float> data(10, 1.0F);
+    ASSERT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{40}, "ring"));
+    ASSERT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{40 << 10}, "recursive_doubling"));
+    const CallOptions each[] = {{.size_shift = 10}, {}, {.algorithm = "rabenseifner"}};
+    for (int turn = 0; turn < 2; ++turn) {
+      for (const CallOptions& options : each) {
+        for (int i = 0; i < 2; ++i) {
+          ASSERT_TRUE(world.allreduce(data.data(), data.data(), Count{data.size()}, DType::kFloat32,
+                                      Reduction::kSum, options));
+        }
+      }
+    }
+    std::map<std::string, std::uint64_t> calls;
+    for (const auto& [label, counted] : context.statistics().plans) {
+      const std::size_t begin = label.find(' ') + 1;
+      if (label.starts_with("allreduce ")) {
+        calls[label.substr(begin, label.find(' ', begin) - begin)] += counted.calls;
+      }
+    }
+    const std::map<std::string, std::uint64_t> expected{
+        {"recursive_doubling", 4}, {"rabenseifner", 4}, {"ring", 4}};
+    EXPECT_EQ(calls, expected);
   });
 }
 
