@@ -207,6 +207,12 @@ def test_verdicts(toy: mutate.Project, line: int, after: str, expected: tuple[st
     assert toy.run("unit_toy", "*", 5)[0] is None
 
 
+# Goal: tests that fail once each kill nothing. Method: as many as end the trial.
+def test_unsteady_tests_kill_nothing(toy: mutate.Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutate, "UNSTEADY_MAX", 1)
+    assert verdict(toy, 1, "limit = take(7);") == ("alive", "failed once: Toy.Works")
+
+
 def test_a_listed_mutant_is_not_tried(toy: mutate.Project, tmp_path: Path) -> None:
     table = tmp_path / "mutants.toml"
     row = {"file": "src/toy/toy.cpp", "before": "spare = take(5);", "after": "spare = take(6);"}
