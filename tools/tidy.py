@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 NOTICE = ["Copyright The Farandole Authors", "SPDX-License-Identifier: Apache-2.0"]
 LINE_LENGTH_MAX = 100
 LINE_COUNT_MAX = 800
-CODE = {".cpp", ".hpp", ".inc", ".py", ".pyi"}
+CODE = {".c", ".h", ".cpp", ".hpp", ".inc", ".py", ".pyi"}
 COMMENTED = CODE | {".cmake", ".toml", ".yaml", ".yml", ".sh"}
 COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
 # Words that belong to one machine or to unfinished work; in pieces, since this file is checked.
@@ -25,6 +25,10 @@ FORBIDDEN = re.compile(
 VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
 # Whoever includes these depends on no layer.
 VOCABULARY = {"farandole/types.hpp", "farandole/result.hpp"}
+# The layer that implements the other headers of include/; those above it may include them too.
+FRONTEND = "frontend"
+# Its constants look like variables of the environment.
+C_HEADER = "include/farandole/farandole.h"
 
 
 class Tree:
@@ -104,8 +108,6 @@ def check_layers(tree: Tree) -> Iterator[str]:
 def check_includes(tree: Tree) -> Iterator[str]:
     """An include names the same layer or one that layers.toml allows."""
     layers = tree.layers()
-    # These implement the public headers.
-    top = {layer for layer, below in layers.items() if "frontend" in {layer, *below}}
     for path in tree.under("src", "tests", suffixes={".cpp", ".hpp", ".inc"}):
         if path.parts[:2] == ("tests", "unit"):
             layer = path.parts[2]
@@ -114,9 +116,10 @@ def check_includes(tree: Tree) -> Iterator[str]:
         else:
             continue
         allowed = {layer, "unit", *layers.get(layer, [])}
+        sees_public = FRONTEND in allowed
         for included in re.findall(r'^#include "([^"]+)"', tree.text(path), re.M):
             target = included.split("/")[0]
-            public = target == "farandole" and (included in VOCABULARY or layer in top)
+            public = target == "farandole" and (included in VOCABULARY or sees_public)
             if target not in allowed and not public:
                 yield f"{path}: includes {included}, which is not in or below {layer}"
 
@@ -126,7 +129,9 @@ def check_variables(tree: Tree) -> Iterator[str]:
     table = "src/base/settings.cpp"
     declared = set(re.findall(r'Setting{"(FARANDOLE_\w+)"', tree.text(table)))
     cmake = [path for path in tree.paths if path.name == "CMakeLists.txt"]
-    build_options = {word for path in cmake for word in VARIABLE.findall(tree.text(path))}
+    known = {word for path in cmake for word in VARIABLE.findall(tree.text(path))}  # build options
+    if PurePosixPath(C_HEADER) in tree.paths:
+        known |= set(VARIABLE.findall(tree.text(C_HEADER)))
     used: set[str] = set()
     code = tree.under("src", "include", "bindings", "python", suffixes=CODE)
     documents = (path for path in tree.paths if path.suffix == ".md")
@@ -138,7 +143,7 @@ def check_variables(tree: Tree) -> Iterator[str]:
             words = {word for word in words if not word.startswith("FARANDOLE_TEST_")}
         else:
             used |= words
-        for word in sorted(words - declared - build_options):
+        for word in sorted(words - declared - known):
             yield f"{path}: {word} is not declared in {table}"
     for word in sorted(declared - used):
         yield f"{table}: {word} is read by nobody"
