@@ -18,9 +18,10 @@
 //             would have made is null.
 // Threads     Any thread may call any function. A handle is released while no other thread uses
 //             it.
-// Processes   One library joins a job once. A process whose Python code has called
-//             farandole.init() is a rank already, and cannot join the job again by
-//             farandole_init().
+// Processes   farandole_init() may be called more than once, also where farandole.init() in Python
+//             has joined the job already, if all ranks do all of it in the same order. Each is a
+//             membership with connections and threads of its own. A child that is forked belongs
+//             to no job.
 #ifndef FARANDOLE_FARANDOLE_H
 #define FARANDOLE_FARANDOLE_H
 

@@ -122,9 +122,9 @@ farandole_status farandole_run(farandole_communicator* communicator,
   const char* const call = __func__;
   return guarded(call, [&]() -> Result<void> {
     if (auto valid = check_handle(call, "communicator", communicator); !valid) return valid;
-    auto read = read_call(call, arguments, options);
-    if (!read) return read.error();
-    return communicator->value.run(read->arguments, read->options);
+    CollectiveCall read;
+    if (auto valid = read_call(call, arguments, options, read); !valid) return valid;
+    return communicator->value.run(read.arguments, read.options);
   });
 }
 
@@ -133,9 +133,9 @@ farandole_status farandole_start(farandole_communicator* communicator,
                                  const farandole_options* options, farandole_request** request) {
   const char* const call = __func__;
   return begin(call, communicator, request, [&](Communicator& of) -> Result<Request> {
-    auto read = read_call(call, arguments, options);
-    if (!read) return read.error();
-    return of.start(read->arguments, read->options);
+    CollectiveCall read;
+    if (auto valid = read_call(call, arguments, options, read); !valid) return valid.error();
+    return of.start(read.arguments, read.options);
   });
 }
 
@@ -147,9 +147,9 @@ farandole_status farandole_run_messages(farandole_communicator* communicator,
     if (auto valid = check_handle(call, "communicator", communicator); !valid) return valid;
     auto read = read_messages(call, messages, message_count);
     if (!read) return read.error();
-    auto said = read_options(call, options);
-    if (!said) return said.error();
-    return communicator->value.batch(*read, *said);
+    CallOptions said;
+    if (auto valid = read_options(call, options, said); !valid) return valid;
+    return communicator->value.batch(*read, said);
   });
 }
 
@@ -161,8 +161,8 @@ farandole_status farandole_start_messages(farandole_communicator* communicator,
   return begin(call, communicator, request, [&](Communicator& of) -> Result<Request> {
     auto read = read_messages(call, messages, message_count);
     if (!read) return read.error();
-    auto said = read_options(call, options);
-    if (!said) return said.error();
-    return of.start(*read, *said);
+    CallOptions said;
+    if (auto valid = read_options(call, options, said); !valid) return valid.error();
+    return of.start(*read, said);
   });
 }

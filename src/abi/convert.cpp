@@ -98,10 +98,6 @@ class Checks {
   std::optional<Error> first_;
 };
 
-std::string text_of(const char* text) {
-  return text != nullptr ? text : "";
-}
-
 Result<Message> read_message(Checks checks, const farandole_message* message, std::size_t stride) {
   if (message->struct_size != stride) {
     checks.wrong("struct_size", std::to_string(message->struct_size),
@@ -119,8 +115,8 @@ Result<Message> read_message(Checks checks, const farandole_message* message, st
 
 }  // namespace
 
-Result<CollectiveCall> read_call(const char* call, const farandole_arguments* arguments,
-                                 const farandole_options* options) {
+Result<void> read_call(const char* call, const farandole_arguments* arguments,
+                       const farandole_options* options, CollectiveCall& target) {
   Checks checks(call, "arguments");
   const farandole_arguments given = checks.read(arguments, kArgumentsSizeMin);
   const bool by_rank = given.by_rank != 0;
@@ -132,25 +128,24 @@ Result<CollectiveCall> read_call(const char* call, const farandole_arguments* ar
   checks.counts("in_counts", given.in_counts, given.in_counts_length, by_rank);
   checks.counts("out_counts", given.out_counts, given.out_counts_length, by_rank);
   if (checks.first()) return *checks.first();
-  auto read = read_options(call, options);
-  if (!read) return read.error();
-  CollectiveCall made{{static_cast<Collective>(given.collective),
-                       given.in,
-                       given.out,
-                       Count{given.count},
-                       static_cast<DType>(given.dtype),
-                       static_cast<Reduction>(given.reduction),
-                       Rank{given.root},
-                       by_rank,
-                       {given.in_counts, given.in_counts_length},
-                       {given.out_counts, given.out_counts_length}},
-                      *std::move(read)};
-  if (made.arguments.reduction == Reduction::kPremultipliedSum) made.options.factor = given.factor;
-  return made;
+  target.arguments = {static_cast<Collective>(given.collective),
+                      given.in,
+                      given.out,
+                      Count{given.count},
+                      static_cast<DType>(given.dtype),
+                      static_cast<Reduction>(given.reduction),
+                      Rank{given.root},
+                      by_rank,
+                      {given.in_counts, given.in_counts_length},
+                      {given.out_counts, given.out_counts_length}};
+  if (target.arguments.reduction == Reduction::kPremultipliedSum) {
+    target.options.factor = given.factor;
+  }
+  return read_options(call, options, target.options);
 }
 
-Result<CallOptions> read_options(const char* call, const farandole_options* options) {
-  if (options == nullptr) return CallOptions{};
+Result<void> read_options(const char* call, const farandole_options* options, CallOptions& target) {
+  if (options == nullptr) return {};
   Checks checks(call, "options");
   const farandole_options given = checks.read(options, kOptionsSizeMin);
   checks.stream(given.stream);
@@ -159,11 +154,12 @@ Result<CallOptions> read_options(const char* call, const farandole_options* opti
   checks.range("size_shift", given.size_shift, -kSizeShiftMax, kSizeShiftMax);
   checks.reserved(given.reserved);
   if (checks.first()) return *checks.first();
-  return CallOptions{.algorithm = text_of(given.algorithm),
-                     .name = text_of(given.name),
-                     .background = given.caller_waits == 0,
-                     .deterministic = given.deterministic == 1,
-                     .size_shift = given.size_shift};
+  if (given.algorithm != nullptr) target.algorithm = given.algorithm;
+  if (given.name != nullptr) target.name = given.name;
+  target.background = given.caller_waits == 0;
+  target.deterministic = given.deterministic == 1;
+  target.size_shift = given.size_shift;
+  return {};
 }
 
 Result<std::vector<Message>> read_messages(const char* call, const farandole_message* messages,

@@ -21,10 +21,11 @@ struct CollectiveCall {
   CallOptions options;
 };
 
+/// Fill what they are given, which is new, since a copy of it would be most of their time.
 /// `options` may be null.
-Result<CollectiveCall> read_call(const char* call, const farandole_arguments* arguments,
-                                 const farandole_options* options);
-Result<CallOptions> read_options(const char* call, const farandole_options* options);
+Result<void> read_call(const char* call, const farandole_arguments* arguments,
+                       const farandole_options* options, CollectiveCall& target);
+Result<void> read_options(const char* call, const farandole_options* options, CallOptions& target);
 Result<std::vector<Message>> read_messages(const char* call, const farandole_message* messages,
                                            std::size_t count);
 

@@ -3,7 +3,8 @@
 """What a language without a C compiler does: describes farandole.h to ctypes, and calls.
 
 Run by test_cpp_package.py on two ranks, with the library's path. Every dtype and reduction is
-compared with NumPy; the parts that go wrong raise.
+compared with NumPy; the parts that go wrong raise. Its processes are ranks of the Python package as
+well, as those are whose plugin brings a library of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+import farandole
 
 OK, INVALID_ARGUMENT = 0, 1
 ALLREDUCE, ALLGATHER = 0, 4
@@ -148,7 +151,9 @@ def values(dtype: np.dtype[Any], rank: int) -> Any:
 
 
 def main() -> None:
+    farandole.init()
     job = Job(sys.argv[1])
+    assert farandole.allreduce(np.ones(1))[0] == job.size
     reduced = 0
     for constant, (function, kinds) in enumerate(REDUCTIONS):
         for number, dtype in enumerate(DTYPES):
@@ -171,6 +176,7 @@ def main() -> None:
         assert status == OK, job.message()
         assert np.array_equal(both, np.concatenate([values(dtype, 0), values(dtype, 1)])), dtype
     job.finalize()
+    assert farandole.allreduce(np.ones(1))[0] == job.size
     print(f"rank {job.rank} of {job.size}: {reduced} reductions")
 
 
