@@ -97,6 +97,17 @@ def test_a_plugin_calls_through_the_table(prefix: Path, tmp_path: Path) -> None:
         assert f"rank {rank}: 1 4 6\n" in lines
 
 
+# Goal: the guide's program is right. Method: compile it, as strictly.
+def test_the_guide_compiles(prefix: Path, tmp_path: Path) -> None:
+    (program,) = re.findall(
+        r"^```c\n(.*?)^```", (ROOT / "docs/guides/c.md").read_text(), re.M | re.S
+    )
+    source = tmp_path / "guide.c"
+    source.write_text(program)
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{prefix / 'include'}"]
+    run("gcc", *strict, "-fsyntax-only", source)
+
+
 # Goal: other languages get the right results. Method: ctypes and NumPy, tests/python/ctypes_ranks.
 def test_ctypes_agrees_with_numpy(prefix: Path) -> None:
     program = ROOT / "tests/python/ctypes_ranks.py"
