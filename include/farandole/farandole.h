@@ -207,6 +207,7 @@ FARANDOLE_EXPORT const farandole_error* farandole_last_error(void);
 FARANDOLE_EXPORT farandole_status farandole_init(farandole_context** context);
 // Leaves the job and releases the handle; null: does nothing. The other ranks hear that it was on
 // purpose. Requests still in flight fail, and later calls on communicators of this context fail.
+// To them a process that ends without it has died.
 FARANDOLE_EXPORT farandole_status farandole_finalize(farandole_context* context);
 FARANDOLE_EXPORT farandole_status farandole_get_ranks(const farandole_context* context,
                                                       farandole_ranks* ranks);
