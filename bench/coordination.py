@@ -20,7 +20,7 @@ import numpy as np
 
 import farandole
 from farandole import _native
-from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
+from farandole.core.arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
 from farandole.models import gradients, model
 
 

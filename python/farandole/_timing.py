@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 
 _ITERATIONS_MAX, _WARMUP_MAX = 5000, 50
 

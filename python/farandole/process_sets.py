@@ -17,7 +17,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 import farandole
-from farandole import _job, _native
+from farandole import _native
+from farandole.core import job
 from farandole.errors import InvalidArgumentError, UnsupportedError, WrongTypeError
 
 _lock = threading.RLock()
@@ -182,7 +183,7 @@ def _start_global() -> None:
         coordinator = _native.Coordinator.create(farandole.context(), world.native)
         global_process_set.ranks = list(range(farandole.size()))
         global_process_set._open(coordinator, 0)
-        _job.before_shutdown.append(_close_all)
+        job.before_shutdown.append(_close_all)
 
 
 def _close_all() -> None:

@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 
 import farandole
-from farandole._arrays import numpy_dtype
-from farandole._calls import ReduceOp
 from farandole.cli import bench_data as data
 from farandole.cli.bench_data import Array
 from farandole.cli.bench_plan import BenchPlan
-from farandole.communicator import Communicator
+from farandole.core.arrays import numpy_dtype
+from farandole.core.calls import ReduceOp
+from farandole.core.communicator import Communicator
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from farandole._arrays import numpy_dtype
+from farandole.core.arrays import numpy_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -11,11 +11,11 @@ from typing import IO, Any
 import numpy as np
 
 import farandole
-from farandole._arrays import numpy_dtype
 from farandole._timing import Budget, measure
 from farandole.cli import bench_plan as columns
 from farandole.cli.bench_cases import Case, Cases
 from farandole.cli.bench_plan import BenchPlan
+from farandole.core.arrays import numpy_dtype
 
 
 def _places() -> str:

@@ -86,7 +86,7 @@ def _measure(output: Path, names: Sequence[str], sizes: Sequence[int], seconds: 
         output.write_text(text, encoding="utf-8")
         rows = timing_rows(choices)
         print_table(rows, list(rows[0]), wrapped=("algorithm",))
-        if farandole._job.machine() is None:
+        if farandole.core.job.machine() is None:
             print(
                 "Predictions are of typical costs, good for an order only; for times set "
                 "FARANDOLE_MACHINE."

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from farandole import _job, _native
+from farandole import _native
 from farandole._timing import Budget, measure
 from farandole.cli.bench_cases import Cases
 from farandole.cli.bench_plan import BenchPlan, elements_per_rank, size_of_row
-from farandole.communicator import Communicator
+from farandole.core import job
+from farandole.core.communicator import Communicator
 from farandole.report.plan import time_text
 from farandole.report.tables import Row
 
@@ -63,13 +64,13 @@ class Tuner:
 
     def __init__(self, world: Communicator, budget: Budget) -> None:
         self._world, self._budget = world, budget
-        hosts = _job.cross_size()
-        local = np.array([_job.local_size()], np.int64)
+        hosts = job.cross_size()
+        local = np.array([job.local_size()], np.int64)
         world.allreduce(local, local, "max")
         self._local = int(local[0])
         shared = hosts == 1 and _native.setting("FARANDOLE_TRANSPORT") != "tcp"
         self.shape = Shape(world.size, hosts, "shm" if shared else "tcp")
-        given = _job.machine()
+        given = job.machine()
         self._machine = given or _native.default_machine(self._local, hosts, shared)
 
     def run(self, collectives: Sequence[str], sizes: Sequence[int]) -> Iterator[Choice]:

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from farandole import _native
-from farandole._arrays import DTYPE_INDEX
 from farandole._timing import Budget, measure
-from farandole.communicator import Communicator
+from farandole.core.arrays import DTYPE_INDEX
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 from farandole.topology.fit import FAN, PASS, Sample
 

@@ -27,7 +27,7 @@ from farandole import (
     shutdown,
     size,
 )
-from farandole._job import start_timeline, stop_timeline
+from farandole.core.job import start_timeline, stop_timeline
 from farandole.errors import FarandoleError as HorovodInternalError
 from farandole.functions import run
 from farandole.process_sets import (

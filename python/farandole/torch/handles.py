@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from farandole import _native
-from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
+from farandole.core.arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
 from farandole.errors import FarandoleError, InvalidArgumentError, UnsupportedError
 from farandole.process_sets import NamedCall, ProcessSet, barrier_call
 from farandole.torch.reduction import UNSCALED, Scaling

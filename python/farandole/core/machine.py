@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from farandole import _native
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 
 _NONE, _TOML, _ERROR = range(3)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from farandole import _native
-from farandole._arrays import (
+from farandole.core.arrays import (
     COLLECTIVE_INDEX,
     DTYPE_INDEX,
     REDUCTION_INDEX,

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from farandole._arrays import DTYPE_INDEX, describe, integer
-from farandole._calls import Group
+from farandole.core.arrays import DTYPE_INDEX, describe, integer
+from farandole.core.calls import Group
 from farandole.errors import InvalidArgumentError
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from farandole import _native
-from farandole._arrays import FROM_FOREIGN, numpy_dtype
-from farandole._machine import adopt_machine
-from farandole.communicator import Communicator
+from farandole.core.arrays import FROM_FOREIGN, numpy_dtype
+from farandole.core.communicator import Communicator
+from farandole.core.machine import adopt_machine
 from farandole.errors import InvalidArgumentError
 
 _NBYTES_MAX = 2**50  # more than any machine has, and far from where sizes overflow

@@ -14,10 +14,11 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from farandole import _calls, _native
-from farandole._arrays import COLLECTIVE_INDEX, REDUCTION_INDEX, integer
-from farandole._calls import Call, Options, ReduceOp
-from farandole._messages import Recv, Send, natives
+from farandole import _native
+from farandole.core import calls
+from farandole.core.arrays import COLLECTIVE_INDEX, REDUCTION_INDEX, integer
+from farandole.core.calls import Call, Options, ReduceOp
+from farandole.core.messages import Recv, Send, natives
 from farandole.errors import FarandoleError, InvalidArgumentError
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -106,7 +107,7 @@ class Communicator:
         self.native = native
         self.rank = native.rank
         self.size = native.size
-        self._group = _calls.Group(self.rank, self.size)
+        self._group = calls.Group(self.rank, self.size)
         self._node: Communicator | None = None
         self._across: Communicator | None = None
 
@@ -180,10 +181,10 @@ class Communicator:
                 ):
                     return target
             except (KeyError, TypeError):
-                _calls.explain(Options(algorithm, name, factor, deterministic), op)
+                calls.explain(Options(algorithm, name, factor, deterministic), op)
                 raise
         return self._run(
-            _calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
+            calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
         )
 
     def allreduce_async(
@@ -199,7 +200,7 @@ class Communicator:
     ) -> Request:
         """allreduce() in the background."""
         return self._start(
-            _calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
+            calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
         )
 
     @overload
@@ -243,7 +244,7 @@ class Communicator:
         """allreduce() of which only the root gets the result; the others get None. An `out` that
         is given away from the root is overwritten with partial results."""
         return self._run(
-            _calls.reduce(
+            calls.reduce(
                 self._group, array, out, op, root, Options(algorithm, name, factor, deterministic)
             )
         )
@@ -262,7 +263,7 @@ class Communicator:
     ) -> Request:
         """reduce() in the background."""
         return self._start(
-            _calls.reduce(
+            calls.reduce(
                 self._group, array, out, op, root, Options(algorithm, name, factor, deterministic)
             )
         )
@@ -307,7 +308,7 @@ class Communicator:
         name: str | None = None,
     ) -> Any:
         """The root's array on every rank. Other ranks' `array` gives shape and dtype only."""
-        return self._run(_calls.broadcast(self._group, array, out, root, Options(algorithm, name)))
+        return self._run(calls.broadcast(self._group, array, out, root, Options(algorithm, name)))
 
     def broadcast_async(
         self,
@@ -319,9 +320,7 @@ class Communicator:
         name: str | None = None,
     ) -> Request:
         """broadcast() in the background."""
-        return self._start(
-            _calls.broadcast(self._group, array, out, root, Options(algorithm, name))
-        )
+        return self._start(calls.broadcast(self._group, array, out, root, Options(algorithm, name)))
 
     @overload
     def reducescatter(
@@ -364,7 +363,7 @@ class Communicator:
         """Reduction of which rank r gets the r-th of `size` equal blocks of rows: [n, ...] to
         [n / size, ...]. With `counts`, the same on all ranks, block r has counts[r] rows."""
         return self._run(
-            _calls.reducescatter(
+            calls.reducescatter(
                 self._group, array, out, op, counts, Options(algorithm, name, factor, deterministic)
             )
         )
@@ -383,7 +382,7 @@ class Communicator:
     ) -> Request:
         """reducescatter() in the background."""
         return self._start(
-            _calls.reducescatter(
+            calls.reducescatter(
                 self._group, array, out, op, counts, Options(algorithm, name, factor, deterministic)
             )
         )
@@ -420,9 +419,7 @@ class Communicator:
         """The ranks' arrays one after the other along the first axis: [n, ...] of every rank to
         [size * n, ...]; a scalar array to [size]. All shapes must be equal, but for the number of
         rows if `counts`, the same on all ranks, says what it is on each."""
-        return self._run(
-            _calls.allgather(self._group, array, out, counts, Options(algorithm, name))
-        )
+        return self._run(calls.allgather(self._group, array, out, counts, Options(algorithm, name)))
 
     def allgather_async(
         self,
@@ -435,7 +432,7 @@ class Communicator:
     ) -> Request:
         """allgather() in the background."""
         return self._start(
-            _calls.allgather(self._group, array, out, counts, Options(algorithm, name))
+            calls.allgather(self._group, array, out, counts, Options(algorithm, name))
         )
 
     @overload
@@ -473,7 +470,7 @@ class Communicator:
         """allgather() of which only the root gets the result; the others get None. If one rank
         gives `counts`, all do; away from the root its own number of rows is enough."""
         return self._run(
-            _calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
+            calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
         )
 
     def gather_async(
@@ -488,7 +485,7 @@ class Communicator:
     ) -> Request:
         """gather() in the background."""
         return self._start(
-            _calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
+            calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
         )
 
     @overload
@@ -528,7 +525,7 @@ class Communicator:
         is given. If one rank gives `counts`, all do: rows of block r; away from the root its own
         number of rows is enough."""
         return self._run(
-            _calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
+            calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
         )
 
     def scatter_async(
@@ -543,7 +540,7 @@ class Communicator:
     ) -> Request:
         """scatter() in the background."""
         return self._start(
-            _calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
+            calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
         )
 
     @overload
@@ -582,7 +579,7 @@ class Communicator:
         rank that it came from; `size` equal blocks of rows. With both counts, send_counts[d] rows
         go to rank d and recv_counts[s] rows come from rank s."""
         return self._run(
-            _calls.alltoall(
+            calls.alltoall(
                 self._group, array, out, send_counts, recv_counts, Options(algorithm, name)
             )
         )
@@ -599,18 +596,18 @@ class Communicator:
     ) -> Request:
         """alltoall() in the background."""
         return self._start(
-            _calls.alltoall(
+            calls.alltoall(
                 self._group, array, out, send_counts, recv_counts, Options(algorithm, name)
             )
         )
 
     def barrier(self, *, name: str | None = None) -> None:
         """Returns once every rank has called it."""
-        self._run(_calls.barrier(name))
+        self._run(calls.barrier(name))
 
     def barrier_async(self, *, name: str | None = None) -> Request:
         """barrier() in the background."""
-        return self._start(_calls.barrier(name))
+        return self._start(calls.barrier(name))
 
     # Messages between two ranks. They match in program order per pair and direction, whatever
     # collectives come between them; there are no tags.
@@ -654,7 +651,7 @@ class Communicator:
         try:
             self.native.run_messages(rows, name or "")
         except TypeError:
-            _calls.explain(Options(name=name))
+            calls.explain(Options(name=name))
             raise
         return received
 
@@ -722,7 +719,7 @@ class Communicator:
         try:
             self.native.run(*call.arguments)
         except TypeError:
-            _calls.explain(call.options)
+            calls.explain(call.options)
             raise
         return call.result[()] if call.scalar else call.result
 
@@ -730,7 +727,7 @@ class Communicator:
         try:
             native = self.native.start(*call.arguments)
         except TypeError:
-            _calls.explain(call.options)
+            calls.explain(call.options)
             raise
         return Request(native, call.kept, call.result, call.scalar)
 
@@ -742,7 +739,7 @@ class Communicator:
         try:
             native = self.native.start_messages(rows, name or "")
         except TypeError:
-            _calls.explain(Options(name=name))
+            calls.explain(Options(name=name))
             raise
         return Request(native, kept, received if result is None else result)
 
