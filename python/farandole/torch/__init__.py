@@ -27,10 +27,7 @@ from farandole import (
     shutdown,
     size,
 )
-from farandole.core.job import start_timeline, stop_timeline
-from farandole.errors import FarandoleError as HorovodInternalError
-from farandole.functions import run
-from farandole.process_sets import (
+from farandole.coordination.process_sets import (
     ProcessSet,
     add_process_set,
     get_process_set_ids_and_ranks,
@@ -39,6 +36,9 @@ from farandole.process_sets import (
     process_set_by_id,
     remove_process_set,
 )
+from farandole.core.job import start_timeline, stop_timeline
+from farandole.errors import FarandoleError as HorovodInternalError
+from farandole.functions import run
 from farandole.torch.builds import (
     ccl_built,
     cuda_built,

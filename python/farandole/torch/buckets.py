@@ -25,8 +25,8 @@ from typing import Any
 import torch
 
 import farandole
+from farandole.coordination.process_sets import ProcessSet
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet
 from farandole.torch.compression import Compressing, Compressor
 from farandole.torch.handles import Task, check_tensor, first_failure, readable, start_group
 from farandole.torch.meter import Meter

@@ -16,9 +16,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from farandole import _native
+from farandole.coordination.process_sets import NamedCall, ProcessSet, barrier_call
 from farandole.core.arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
 from farandole.errors import FarandoleError, InvalidArgumentError, UnsupportedError
-from farandole.process_sets import NamedCall, ProcessSet, barrier_call
 from farandole.torch.reduction import UNSCALED, Scaling
 
 # PyTorch says in the name that its float8_e4m3 has no infinities, as ours has none.

@@ -22,13 +22,13 @@ from typing import Any, TypeVar
 import torch
 
 from farandole import _native
-from farandole.errors import InvalidArgumentError, WrongTypeError
-from farandole.process_sets import (
+from farandole.coordination.process_sets import (
     ProcessSet,
     check_process_set,
     global_process_set,
     wait_for_all,
 )
+from farandole.errors import InvalidArgumentError, WrongTypeError
 from farandole.torch.handles import (
     Handle,
     Task,
