@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from farandole import _native, errors
-from farandole.chains import ChainOrder, chain_order, chain_order_of_tree
 from farandole.core.communicator import Communicator, Request
 from farandole.core.job import (
     context,
@@ -46,6 +45,7 @@ from farandole.errors import (
     UnsupportedError,
 )
 from farandole.functions import run
+from farandole.planning.chains import ChainOrder, chain_order, chain_order_of_tree
 
 __version__ = _native.VERSION
 

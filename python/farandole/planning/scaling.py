@@ -3,7 +3,7 @@
 """What a training step costs at a number of ranks of a described machine.
 
 The step is simulated (simulator/training.hpp) from three parts: the gradients of a model and when
-each is ready (farandole.models); the time until all ranks agree on what to run, simulated with the
+each is ready (planning/models.py); time until all ranks agree on what to run, simulated with the
 controllers that production runs; the time of each allreduce, predicted by the planner.
 
 Assumed: all ranks compute equally fast, at a rate that is given; the control network costs what
@@ -17,8 +17,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
-from farandole import _native, models
+from farandole import _native
 from farandole.errors import InvalidArgumentError
+from farandole.planning import models
 
 DESIGNS = ("cached", "tree", "flat")  # of the coordinator
 
