@@ -44,7 +44,7 @@ from farandole.errors import (
     TimedOutError,
     UnsupportedError,
 )
-from farandole.functions import run
+from farandole.launch.functions import run
 from farandole.planning.chains import ChainOrder, chain_order, chain_order_of_tree
 
 __version__ = _native.VERSION

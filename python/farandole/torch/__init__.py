@@ -38,7 +38,7 @@ from farandole.coordination.process_sets import (
 )
 from farandole.core.job import start_timeline, stop_timeline
 from farandole.errors import FarandoleError as HorovodInternalError
-from farandole.functions import run
+from farandole.launch.functions import run
 from farandole.torch.builds import (
     ccl_built,
     cuda_built,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from farandole.cli.agent import HELLO_MARK, Frames
-from farandole.cli.hosts import Host, Placement
-from farandole.cli.launcher import NOT_FOUND_STATUS, LaunchError, signal_name
-from farandole.cli.processes import die_with_parent, ignore_warnings
+from farandole.launch.agent import HELLO_MARK, Frames
+from farandole.launch.hosts import Host, Placement
+from farandole.launch.launcher import NOT_FOUND_STATUS, LaunchError, signal_name
+from farandole.launch.processes import die_with_parent, ignore_warnings
 
 CANNOT_CONNECT_STATUS = 255  # as of ssh
 END_SECONDS_MAX = 5.0  # from the end of the job to that of ssh; from the second Ctrl-C to ours

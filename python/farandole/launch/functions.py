@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from farandole.errors import FarandoleError, InvalidArgumentError
 
 Result = TypeVar("Result")
-_OF_A_RANK = "import farandole.functions as f; f.main_of_a_rank()"
+_OF_A_RANK = "import farandole.launch.functions as f; f.main_of_a_rank()"
 
 
 def run(

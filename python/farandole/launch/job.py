@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
-from farandole.cli.processes import MARK_NAME
+from farandole.launch.processes import MARK_NAME
 
 _LOOPBACK = "127.0.0.1"
 

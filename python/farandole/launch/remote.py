@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from farandole import _native
-from farandole.cli.agent import PING_SECONDS, frame
-from farandole.cli.hosts import Host, Placement
-from farandole.cli.job import new_job_id, new_secret
-from farandole.cli.launcher import (
+from farandole.launch.agent import PING_SECONDS, frame
+from farandole.launch.hosts import Host, Placement
+from farandole.launch.job import new_job_id, new_secret
+from farandole.launch.launcher import (
     READER_GONE_STATUS,
     TIMED_OUT_STATUS,
     JobStatus,
@@ -33,8 +33,8 @@ from farandole.cli.launcher import (
     refuse_to_start_after,
     report_to_stderr,
 )
-from farandole.cli.output import MarkedOutput, OutputFolder, write_all
-from farandole.cli.ssh import (
+from farandole.launch.output import MarkedOutput, OutputFolder, write_all
+from farandole.launch.ssh import (
     CANNOT_CONNECT_STATUS,
     COMPLAINT_BYTES_MAX,
     END_SECONDS_MAX,

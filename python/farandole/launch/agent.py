@@ -37,8 +37,8 @@ from typing import Any, NoReturn
 
 import typer
 
-from farandole.cli.job import LocalJob, Meeting, free_port, listen_for_ranks
-from farandole.cli.launcher import (
+from farandole.launch.job import LocalJob, Meeting, free_port, listen_for_ranks
+from farandole.launch.launcher import (
     NOT_EXECUTABLE_STATUS,
     Launcher,
     LaunchError,
@@ -47,8 +47,8 @@ from farandole.cli.launcher import (
     refuse_crowding,
     resolve_command,
 )
-from farandole.cli.output import RankStream
-from farandole.cli.processes import ignore_warnings, lead_session
+from farandole.launch.output import RankStream
+from farandole.launch.processes import ignore_warnings, lead_session
 
 # What comes before it on standard output, a login shell has printed.
 HELLO_MARK = b"\nfarandole agent speaks\n"

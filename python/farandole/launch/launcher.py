@@ -21,15 +21,15 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol
 
-from farandole.cli.job import LocalJob, cores_of_rank, usable_cores
-from farandole.cli.output import (
+from farandole.launch.job import LocalJob, cores_of_rank, usable_cores
+from farandole.launch.output import (
     PIPE_READS_MAX,
     MarkedOutput,
     MarkedStream,
     OutputFolder,
     RankStream,
 )
-from farandole.cli.processes import (
+from farandole.launch.processes import (
     ENDING_SIGNALS,
     FORWARDED_SIGNALS,
     Guard,
