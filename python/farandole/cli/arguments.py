@@ -19,9 +19,9 @@ from typing import Annotated, Any
 
 import typer
 
-from farandole.cli.bench_plan import WITH_ALGORITHMS
 from farandole.cli.sizes import parse_size
 from farandole.errors import InvalidArgumentError
+from farandole.measure.bench_plan import WITH_ALGORITHMS
 
 RANKS_MAX = 27_600  # of jobs, real and described
 TRANSPORTS = ("auto", "shm", "tcp")

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from farandole import _native
-from farandole._timing import Budget, measure
-from farandole.cli.bench_cases import Cases
-from farandole.cli.bench_plan import BenchPlan, elements_per_rank, size_of_row
 from farandole.core import job
 from farandole.core.communicator import Communicator
+from farandole.measure.bench_cases import Cases
+from farandole.measure.bench_plan import BenchPlan, elements_per_rank, size_of_row
+from farandole.measure.timing import Budget, measure
 from farandole.report.plan import time_text
 from farandole.report.tables import Row
 

@@ -11,11 +11,11 @@ from typing import IO, Any
 import numpy as np
 
 import farandole
-from farandole._timing import Budget, measure
-from farandole.cli import bench_plan as columns
-from farandole.cli.bench_cases import Case, Cases
-from farandole.cli.bench_plan import BenchPlan
 from farandole.core.arrays import numpy_dtype
+from farandole.measure import bench_plan as columns
+from farandole.measure.bench_cases import Case, Cases
+from farandole.measure.bench_plan import BenchPlan
+from farandole.measure.timing import Budget, measure
 
 
 def _places() -> str:

@@ -11,12 +11,12 @@ from typing import Any, cast
 import numpy as np
 
 import farandole
-from farandole.cli import bench_data as data
-from farandole.cli.bench_data import Array
-from farandole.cli.bench_plan import BenchPlan
 from farandole.core.arrays import numpy_dtype
 from farandole.core.calls import ReduceOp
 from farandole.core.communicator import Communicator
+from farandole.measure import bench_data as data
+from farandole.measure.bench_data import Array
+from farandole.measure.bench_plan import BenchPlan
 
 
 @dataclass(frozen=True)

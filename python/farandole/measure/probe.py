@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from farandole import _native
-from farandole._timing import Budget, measure
 from farandole.core.arrays import DTYPE_INDEX
 from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
-from farandole.topology.fit import FAN, PASS, Sample
+from farandole.measure.fit import FAN, PASS, Sample
+from farandole.measure.timing import Budget, measure
 
 _LOCAL_BUDGET = Budget(seconds=0.2, warmup_seconds=0.05)
 _PASSES = 3  # over all samples: what disturbs the machine for a while disturbs one of them

@@ -15,8 +15,8 @@ from farandole.machines.description import (
     NodeGroup,
     Ring,
 )
-from farandole.topology.fit import Fit, Sample, bytes_per_second, fit
-from farandole.topology.probe import Measurements
+from farandole.measure.fit import Fit, Sample, bytes_per_second, fit
+from farandole.measure.probe import Measurements
 
 _DIGITS = 4
 _NAMES = {"host": "within a host", "rack": "between hosts"}
