@@ -310,7 +310,7 @@ def test_unwritable_files_are_found_before_the_work(
 
     for place in ("farandole.machines.load", "farandole.cli.run.launch", "farandole._native.plan"):
         monkeypatch.setattr(place, work)
-    monkeypatch.setattr("farandole.report.trace.load_all", work)
+    monkeypatch.setattr("farandole.trace.timeline.load_all", work)
     (tmp_path / "file").write_text("kept")
     result = invoke(*command.split(), *needed(command, tmp_path), option, "/no/such/place/file")
     assert result.exit_code == 2, result.output

@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from farandole.cli.arguments import RANKS_MAX, TRANSPORTS, check_memory, choice, output_problem
-from farandole.cli.findings import NO_JOB, started_by
+from farandole.doctor.findings import NO_JOB, started_by
 from farandole.errors import FarandoleError, InvalidArgumentError, UnsupportedError
 
 RANKS_BY_DEFAULT = 2

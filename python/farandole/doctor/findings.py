@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from farandole.cli.libraries import find_library_file
+from farandole.doctor.libraries import find_library_file
 
 _SIOCGIFADDR = 0x8915
 _CHILD_SECONDS_MAX = 20
