@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from farandole.doctor.libraries import find_library_file
+from farandole.doctor.settings import visible_settings
 
 _SIOCGIFADDR = 0x8915
 _CHILD_SECONDS_MAX = 20
@@ -126,8 +127,6 @@ def launchers() -> Iterator[Finding]:
 
 def settings_in_force() -> Iterator[Finding]:
     with contextlib.suppress(ImportError):  # then the native module is reported as missing
-        from farandole.cli.show import visible_settings
-
         for row in visible_settings():
             if row["name"] in os.environ:
                 note = f"default {row['default'] or 'none'}"
