@@ -16,7 +16,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-import farandole
 from farandole import _native
 from farandole.core import job
 from farandole.errors import InvalidArgumentError, UnsupportedError, WrongTypeError
@@ -55,12 +54,12 @@ class ProcessSet:
         """This process's position in the set, -1 outside of it; None if it is not in use."""
         if self.process_set_id is None or self.ranks is None:
             return None
-        mine = farandole.rank()
+        mine = job.rank()
         return self.ranks.index(mine) if mine in self.ranks else -1
 
     def included(self) -> bool | None:
         """Whether this process is a member; None of the global set before init()."""
-        return None if self.ranks is None else farandole.rank() in self.ranks
+        return None if self.ranks is None else job.rank() in self.ranks
 
     @property
     def coordinator(self) -> _native.Coordinator:
@@ -78,7 +77,7 @@ class ProcessSet:
                 )
             else:
                 raise InvalidArgumentError(
-                    f"{self} is used by rank {farandole.rank()}, allowed are its members"
+                    f"{self} is used by rank {job.rank()}, allowed are its members"
                 )
         assert self._coordinator is not None
         return self._coordinator
@@ -98,7 +97,7 @@ class ProcessSet:
     def members(self) -> list[int]:
         """The ranks of a set; of the global one also before it has a coordinator."""
         if self is global_process_set:
-            return list(range(farandole.size()))
+            return list(range(job.size()))
         return self.ranks or []
 
     def position(self, rank: int, argument: str) -> int:
@@ -166,7 +165,7 @@ def init(comm: None = None, process_sets: Sequence[ProcessSet] | str | None = No
         raise UnsupportedError(
             f"init: comm is {comm!r}, allowed is None; use process_sets for a part of the ranks"
         )
-    farandole.init()
+    job.init()
     _start_global()
     if process_sets is None or isinstance(process_sets, str):  # "dynamic": they always are
         return
@@ -179,9 +178,9 @@ def _start_global() -> None:
     with _lock:
         if global_process_set._coordinator is not None:
             return
-        world = farandole.world()
-        coordinator = _native.Coordinator.create(farandole.context(), world.native)
-        global_process_set.ranks = list(range(farandole.size()))
+        world = job.world()
+        coordinator = _native.Coordinator.create(job.context(), world.native)
+        global_process_set.ranks = list(range(job.size()))
         global_process_set._open(coordinator, 0)
         job.before_shutdown.append(_close_all)
 
@@ -210,11 +209,11 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     _check_ranks(added)
     assert added.ranks is not None
     with _lock:
-        communicator = farandole.world().group(added.ranks)
+        communicator = job.world().group(added.ranks)
         coordinator = None
         if communicator is not None:
             with communicator:
-                coordinator = _native.Coordinator.create(farandole.context(), communicator.native)
+                coordinator = _native.Coordinator.create(job.context(), communicator.native)
         added._open(coordinator, next(_ids))
         assert added.process_set_id is not None
         _added[added.process_set_id] = added
@@ -223,7 +222,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
 def _check_ranks(process_set: ProcessSet) -> None:
     ranks = process_set.ranks or []
-    size = farandole.size()
+    size = job.size()
     valid = all(isinstance(rank, int) and 0 <= rank < size for rank in ranks)
     if not ranks or not valid or len(set(ranks)) < len(ranks):
         raise InvalidArgumentError(
