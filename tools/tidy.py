@@ -5,6 +5,7 @@
 Prints one line per finding and exits with 1 if there are any. CONTRIBUTING.md explains the rules.
 """
 
+import ast
 import re
 import subprocess
 import sys
@@ -49,9 +50,10 @@ class Tree:
             if path.parts[0] in folders and (suffixes is None or path.suffix in suffixes):
                 yield path
 
-    def layers(self) -> dict[str, list[str]]:
-        layers: dict[str, list[str]] = tomllib.loads(self.text("tools/layers.toml"))
-        return layers
+    def table(self, path: str) -> dict[str, list[str]]:
+        """Names, lowest first, and those below it that each may depend on."""
+        table: dict[str, list[str]] = tomllib.loads(self.text(path))
+        return table
 
 
 def check_notices(tree: Tree) -> Iterator[str]:
@@ -85,15 +87,20 @@ def check_words(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: {found[0]!r} has no place here"
 
 
-def check_layers(tree: Tree) -> Iterator[str]:
-    """layers.toml, CMakeLists.txt and the folders of src/ name the same layers."""
-    layers = tree.layers()
-    seen: list[str] = []
-    for layer, below in layers.items():
+def upward(path: str, table: dict[str, list[str]]) -> Iterator[str]:
+    """A table has no circle: each of its rows depends only on rows before it."""
+    seen: set[str] = set()
+    for name, below in table.items():
         for other in below:
             if other not in seen:
-                yield f"tools/layers.toml: {layer} may not depend on {other}, which is not below it"
-        seen.append(layer)
+                yield f"{path}: {name} may not depend on {other}, which is not below it"
+        seen.add(name)
+
+
+def check_layers(tree: Tree) -> Iterator[str]:
+    """layers.toml, CMakeLists.txt and the folders of src/ name the same layers."""
+    layers = tree.table("tools/layers.toml")
+    yield from upward("tools/layers.toml", layers)
     # A layer of headers only is nothing to link.
     built = {path.parts[1] for path in tree.under("src", suffixes={".cpp"})}
     expected = [(layer, built & set(below)) for layer, below in layers.items() if layer in built]
@@ -107,7 +114,7 @@ def check_layers(tree: Tree) -> Iterator[str]:
 
 def check_includes(tree: Tree) -> Iterator[str]:
     """An include names the same layer or one that layers.toml allows."""
-    layers = tree.layers()
+    layers = tree.table("tools/layers.toml")
     for path in tree.under("src", "tests", suffixes={".cpp", ".hpp", ".inc"}):
         if path.parts[:2] == ("tests", "unit"):
             layer = path.parts[2]
@@ -122,6 +129,41 @@ def check_includes(tree: Tree) -> Iterator[str]:
             public = target == "farandole" and (included in VOCABULARY or sees_public)
             if target not in allowed and not public:
                 yield f"{path}: includes {included}, which is not in or below {layer}"
+
+
+def imported(source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of all that a Python file imports; `from a import b` is a.b."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def check_rooms(tree: Tree) -> Iterator[str]:
+    """rooms.toml names what is at the top of the Python package, and imports follow it."""
+    rooms = tree.table("tools/rooms.toml")
+    yield from upward("tools/rooms.toml", rooms)
+    package = PurePosixPath("python/farandole")
+    files = {
+        path: PurePosixPath(path.relative_to(package).parts[0]).stem
+        for path in tree.under("python", suffixes={".py"})
+        if path.is_relative_to(package)
+    }
+    room_of = {path: "farandole" if top == "__init__" else top for path, top in files.items()}
+    for room in sorted(set(room_of.values()) ^ set(rooms)):
+        yield f"{package}/{room}: is not both in the package and a room of tools/rooms.toml"
+    for path, room in room_of.items():
+        allowed = {room, "errors", "_native", *rooms.get(room, [])}
+        for line, name in imported(tree.text(path)):
+            top, _, rest = name.partition(".")
+            first = rest.split(".")[0]
+            target = first if first in rooms or first == "_native" else "farandole"
+            if top == "":
+                yield f"{path}:{line}: imports {name}; give the full name"
+            elif top == "farandole" and target not in allowed:
+                yield f"{path}:{line}: imports {name}, which tools/rooms.toml denies to {room}"
 
 
 def check_variables(tree: Tree) -> Iterator[str]:
@@ -169,6 +211,7 @@ CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_words,
     check_layers,
     check_includes,
+    check_rooms,
     check_variables,
     check_tests,
 ]
