@@ -27,6 +27,7 @@ from farandole import (
     shutdown,
     size,
 )
+from farandole.coordination.handles import Handle
 from farandole.coordination.process_sets import (
     ProcessSet,
     add_process_set,
@@ -63,7 +64,6 @@ from farandole.torch.functions import (
     grouped_reducescatter,
     reducescatter,
 )
-from farandole.torch.handles import Handle
 from farandole.torch.optimizer import DistributedOptimizer
 from farandole.torch.reduction import (
     ActiveAverage,
