@@ -342,7 +342,7 @@ def test_agent_does_not_outlive_a_dead_network() -> None:
     script = f"""
 import farandole.launch.agent as ours
 ours.SILENCE_SECONDS_MAX = {patience_seconds}
-ours.agent()
+ours.serve()
 """
     job = frame(
         "job",

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from farandole.cli.agent import agent
 from farandole.cli.algorithms import algorithms
 from farandole.cli.bench import bench
 from farandole.cli.command import Command, Commands, JoiningCommand
@@ -27,7 +28,6 @@ from farandole.cli.topo import topo
 from farandole.cli.trace import trace
 from farandole.cli.tune import tune
 from farandole.cli.verify import verify
-from farandole.launch.agent import agent
 
 # Whatever their rank, these say and write the same: in a job rank 0 does it for all. The others,
 # apart from those that join the job, are about the host or the process.

@@ -1,6 +1,6 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""`farandole agent`: the ranks of one host, on behalf of a `farandole run` on another one.
+"""The agent: the ranks of one host, on behalf of a `farandole run` on another one.
 
 The two talk in frames over the agent's standard input and output:
 
@@ -34,8 +34,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NoReturn
-
-import typer
 
 from farandole.launch.job import LocalJob, Meeting, free_port, listen_for_ranks
 from farandole.launch.launcher import (
@@ -91,10 +89,8 @@ class Frames:
             yield fields, content
 
 
-def agent() -> None:
-    """Run the ranks of this host for a `farandole run` on another one, which starts this."""
-    if os.isatty(0):
-        raise typer.BadParameter("`farandole run` starts this by itself")
+def serve() -> None:
+    """Runs the ranks of this host for the `farandole run` at standard input and output."""
     ignore_warnings(signal.SIG_DFL)  # what stands in for ssh may have handed that down
     lead_session()
     connection = _Connection()
