@@ -13,7 +13,7 @@ from farandole.cli.arguments import Json, output_file, write_json
 from farandole.cli.command import Command
 
 if TYPE_CHECKING:
-    from farandole.trace.timeline import Summary
+    from farandole.trace.summary import Summary
 
 Files = Annotated[list[Path], typer.Argument(help="The timeline of each rank.", metavar="FILES")]
 Partial = Annotated[bool, typer.Option("--partial", help="Do without the ranks not given.")]
@@ -60,7 +60,8 @@ def summary(
     """
     from dataclasses import asdict
 
-    from farandole.trace.timeline import load_all, summarize
+    from farandole.trace.summary import summarize
+    from farandole.trace.timeline import load_all
 
     result = summarize(load_all(files, partial))
     if not write_json(json, asdict(result)):
