@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "farandole/job.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 
@@ -252,6 +253,11 @@ class Context {
   /// if it describes none. Blocks until all ranks have come.
   /// Errors    kInvalidArgument naming the variable; kTimedOut naming the missing ranks.
   static Result<std::unique_ptr<Context>> from_environment();
+
+  /// Joins the job that the caller describes. A process may be in several jobs at once, each with a
+  /// context of its own. Blocks until all ranks have come.
+  /// Errors    as from_environment(); kInvalidArgument naming the field of `job`.
+  static Result<std::unique_ptr<Context>> from_job(const Job& job);
 
   /// Ranks as threads of one process, for tests. Each context is driven from its own thread.
   /// `peer_memory` false forces staging. `transport` is "inproc", "kernel" (inproc, in which two

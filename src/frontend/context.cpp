@@ -9,6 +9,7 @@
 #include "base/asymmetric_fence.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "bootstrap/complete.hpp"
 #include "bootstrap/descriptor_limit.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
@@ -39,7 +40,7 @@ Result<void> rendezvous(ContextState& state) {
   events.stalled = [&relay](Rank from, Rank to, std::string_view what) {
     relay.stalled(from, to, what);
   };
-  AsymmetricFence::enable();
+  state.fence.emplace();
   auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
   if (!cards) return cards.error();
   if (state.job.rank == Rank{0}) {
@@ -49,6 +50,7 @@ Result<void> rendezvous(ContextState& state) {
   }
   cards->emplace(kCoresCard, own_core_share().text());
   auto session = Session::start(state.job, *std::move(cards), std::move(events));
+  state.job.store.reset();  // of no use any more
   if (!session) return session.error();
   state.session = *std::move(session);
   settle(state, state.session->members());
@@ -217,9 +219,14 @@ void warn_of_unknown_settings() {
 
 Result<std::unique_ptr<Context>> Context::from_environment() {
   auto job = job_from_environment();
-  if (!job) return job.error();
+  return job ? from_job(*job) : job.error();
+}
+
+Result<std::unique_ptr<Context>> Context::from_job(const Job& job) {
+  auto whole = complete(job);
+  if (!whole) return whole.error();
   auto state = make_context_state();
-  state->job = *std::move(job);
+  state->job = *std::move(whole);
   state->origin = Origin(state->job.rank.value());
   if (state->job.rank == Rank{0}) warn_of_unknown_settings();
   if (auto read = read_settings(*state); !read) return read.error();

@@ -18,12 +18,13 @@
 #include <tuple>
 #include <vector>
 
+#include "base/asymmetric_fence.hpp"
 #include "base/origin.hpp"
-#include "bootstrap/job.hpp"
 #include "bootstrap/session.hpp"
 #include "device/cpu/memory.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
+#include "farandole/job.hpp"
 #include "frontend/cores.hpp"
 #include "frontend/operation_cache.hpp"
 #include "model/machine.hpp"
@@ -82,6 +83,7 @@ struct ContextState {
   ~ContextState() { relay.close(); }
 
   Origin origin;
+  std::optional<AsymmetricFence::User> fence;  // none when ranks are threads
   Job job;
   Members members;
   Bytes memory_reserve;            // FARANDOLE_MEMORY
