@@ -41,8 +41,9 @@ class Secret {
 ///
 /// Every rank proves that it knows `secret` before it is listened to, whatever way it was found.
 /// Where `secret` is empty, rank 0 makes one and leaves it in the store, if the store's reach is
-/// kProcess or kUser; else FARANDOLE_SECRET, FARANDOLE_SECRET_FILE or the user's own secret file
-/// has it. It is never put into a store that others can read.
+/// kProcess or kUser or the maker says `trust_store`; else FARANDOLE_SECRET, FARANDOLE_SECRET_FILE
+/// or the user's own secret file has it. It is never put into another store, since whoever reads it
+/// there can join.
 ///
 /// What is left at its default is found or set as from the environment: by the settings of the same
 /// name, or by the system.
@@ -53,6 +54,7 @@ struct Job {
   int local_size = 1;  // equal to `size`: all ranks are on this host, which listens to itself only
   std::shared_ptr<Store> store;
   std::string prefix = "farandole";  // of the keys in `store`
+  bool trust_store = false;          // nobody but the ranks of this job reads the store
   std::string id;                    // of two jobs on one host; empty: from store and prefix
   std::string address;               // of rank 0, host or IP; with a store: where others reach it
   std::uint16_t port = 0;            // first port to try; rank 0 takes the first free one of

@@ -34,9 +34,7 @@ Result<void> check_numbers(const Job& job) {
   if (job.local_size < 1 || job.local_size > job.size) {
     return bad_field("local_size", number(job.local_size), "1 to " + number(job.size));
   }
-  if (job.local_rank < 0 || job.local_rank >= job.size) {
-    return bad_field("local_rank", number(job.local_rank), "0 to " + number(job.size - 1));
-  }
+  if (job.local_rank < 0) return bad_field("local_rank", number(job.local_rank), "0 or more");
   for (const auto& [name, time] :
        {std::pair("timeout", job.timeout), std::pair("start_timeout", job.start_timeout)}) {
     if (time.count() < 0) return bad_field(name, number(time.count()) + " ms", "0 or more");
@@ -64,7 +62,9 @@ Result<void> check_meeting(const Job& job) {
                  std::to_string(job.port_count - 1) + "; allowed is 1 to 65535.");
 }
 
-Result<void> read_settings(Job& job) {
+}  // namespace
+
+Result<void> apply_settings(Job& job) {
   for (const auto& [name, target] : {std::pair("FARANDOLE_TIMEOUT", &job.timeout),
                                      std::pair("FARANDOLE_START_TIMEOUT", &job.start_timeout)}) {
     // More than a year is for ever, and stays within what the clock can add.
@@ -83,10 +83,10 @@ Result<void> read_settings(Job& job) {
     if (!interface) return interface.error();
     job.interface = *std::move(interface);
   }
+  if (job.host.empty()) job.host = host_name();
+  if (job.host_id.empty()) job.host_id = host_identity();
   return {};
 }
-
-}  // namespace
 
 Result<void> check(const Job& job) {
   auto good = check_numbers(job);
@@ -94,7 +94,8 @@ Result<void> check(const Job& job) {
 }
 
 bool secret_in_store(const Job& job) {
-  return job.store && job.secret.empty() && job.store->reach() != Store::Reach::kShared;
+  if (!job.store || !job.secret.empty()) return false;
+  return job.trust_store || job.store->reach() != Store::Reach::kShared;
 }
 
 bool on_one_host(const Job& job) {
@@ -105,10 +106,8 @@ bool on_one_host(const Job& job) {
 Result<Job> complete(Job job) {
   if (!job.store && job.address.empty() && on_one_host(job)) job.address = "127.0.0.1";
   if (auto good = check(job); !good) return good.error();
-  if (auto read = read_settings(job); !read) return read.error();
+  if (auto read = apply_settings(job); !read) return read.error();
   if (job.started_by.empty()) job.started_by = "Job";
-  if (job.host.empty()) job.host = host_name();
-  if (job.host_id.empty()) job.host_id = host_identity();
   if (job.size == 1) {
     if (job.id.empty()) job.id = "alone";
     return job;

@@ -12,6 +12,9 @@ namespace farandole {
 /// Errors    kInvalidArgument naming the field or the variable, what was given, what is allowed.
 Result<Job> complete(Job job);
 
+/// Only the times, the interface and the names of this host. Errors    as complete().
+Result<void> apply_settings(Job& job);
+
 /// Whether its numbers and its way to find rank 0 make sense. Errors    as complete().
 Result<void> check(const Job& job);
 

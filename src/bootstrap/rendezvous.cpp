@@ -128,7 +128,7 @@ Error decode_failure(std::string_view bytes) {
   culprit.host = reader.text();
   culprit.pid = reader.i32();
   if (named) error.culprit = culprit;
-  if (!reader.complete() || kind > static_cast<std::uint8_t>(ErrorKind::kInternal)) {
+  if (!reader.complete() || kind > static_cast<std::uint8_t>(ErrorKind::kAborted)) {
     return Error{ErrorKind::kInternal, "rank 0 sent a malformed failure."};
   }
   return error;

@@ -53,6 +53,7 @@ Result<void> rendezvous(ContextState& state) {
   state.job.store.reset();  // of no use any more
   if (!session) return session.error();
   state.session = *std::move(session);
+  relay.set_answer([raw = state.session.get()](std::string_view text) { raw->flood(text); });
   settle(state, state.session->members());
   // Ranks that share cores sleep often, and each sleep would pay for the fence. All ranks of a host
   // find the same.
@@ -359,6 +360,7 @@ void Context::shutdown() {
   if (!state_->origin.here()) return;  // the job has not lost anybody
   const std::lock_guard lock(state_->shutdown_mutex);
   if (state_->closed.exchange(true)) return;
+  state_->gathering.close();
   state_->engine->stop();  // what it ends now, this rank has not done its part in
   const std::string last_words = farewell(*state_);
   if (state_->session) state_->session->leave(last_words);

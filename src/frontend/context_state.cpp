@@ -47,7 +47,13 @@ std::shared_ptr<coordinator::Timeline> ContextState::current_timeline() {
   return timeline;
 }
 
+void NewsRelay::set_answer(Gathering::Flood answer) {
+  const std::lock_guard lock(mutex_);
+  answer_ = std::move(answer);
+}
+
 void NewsRelay::departed(const Departure& departure) {
+  gathering_.departed(departure);
   const std::lock_guard lock(mutex_);
   if (!departure.clean) deaths_.push_back(departure);
   died_.notify_all();
@@ -93,7 +99,11 @@ void NewsRelay::remove_cycle_listener(std::uint32_t number) {
 }
 
 void NewsRelay::notice(Rank from, std::string_view message) {
+  std::string answer;
+  const bool taken = gathering_.notice(from, message, answer);
   const std::lock_guard lock(mutex_);
+  if (!answer.empty() && answer_) answer_(answer);
+  if (taken) return;
   if (message.starts_with(kCycleCall)) {
     for (const auto& [number, called] : cycle_listeners_) {
       if (message == cycle_call(number)) called();
@@ -130,6 +140,7 @@ void NewsRelay::close() {
   const std::lock_guard lock(mutex_);
   engine_ = nullptr;
   watch_ = nullptr;
+  answer_ = nullptr;
 }
 
 Result<void> read_settings(ContextState& state) {
@@ -255,6 +266,8 @@ OperationTerms terms_of(const CommunicatorState& state, const std::string& name)
 Error closed_error(const CommunicatorState& state, std::string_view caller) {
   if (!state.context->origin.here()) return state.context->origin.error(caller);
   const bool closed = state.context->closed.load(std::memory_order_acquire);
+  const bool freed = state.freed.load(std::memory_order_acquire);
+  if (!closed && !freed) return state.context->engine->abort_error(*state.group);
   return Error{ErrorKind::kInvalidArgument,
                std::string(caller) + ": " +
                    (closed ? "the library has been shut down." : "the communicator was freed.")};

@@ -26,6 +26,7 @@
 #include "farandole/farandole.hpp"
 #include "farandole/job.hpp"
 #include "frontend/cores.hpp"
+#include "frontend/gathering.hpp"
 #include "frontend/operation_cache.hpp"
 #include "model/machine.hpp"
 #include "planner/plan_table.hpp"
@@ -38,9 +39,13 @@
 namespace farandole {
 
 /// Passes the control plane's news to the engine, and keeps those that come before there is one.
+/// Those about communicators that are to be made go to `gathering` at once.
 /// Threads   any.
 class NewsRelay {
  public:
+  /// `answer` floods what a message is answered with; none where no message can get lost.
+  explicit NewsRelay(Gathering& gathering) : gathering_(gathering) {}
+  void set_answer(Gathering::Flood answer);
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
   void suspect(Rank peer);
@@ -59,7 +64,9 @@ class NewsRelay {
   void close();
 
  private:
+  Gathering& gathering_;
   std::mutex mutex_;
+  Gathering::Flood answer_;
   Engine* engine_ = nullptr;
   std::function<void(const Departure&)> watch_;
   std::map<std::uint32_t, std::function<void()>> cycle_listeners_;
@@ -98,7 +105,8 @@ struct ContextState {
   std::chrono::milliseconds operation_timeout{0};
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
-  NewsRelay relay;
+  Gathering gathering;
+  NewsRelay relay{gathering};
   std::unique_ptr<Session> session;  // none when ranks are threads
   std::unique_ptr<tcp::Connector> connector;
   std::vector<std::unique_ptr<Transport>> transports;
@@ -183,13 +191,14 @@ std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState
 std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<ContextState>& context,
                                                      std::shared_ptr<const Group> group);
 
-/// Whether neither the library was shut down nor the communicator freed, nor this process forked
-/// from the one that they belong to.
+/// Whether neither the library was shut down nor the communicator freed or aborted, nor this
+/// process forked from the one that they belong to.
 inline bool is_open(const CommunicatorState& state) {
   return !state.context->closed.load(std::memory_order_acquire) &&
-         !state.freed.load(std::memory_order_acquire) && state.context->origin.here();
+         !state.freed.load(std::memory_order_acquire) && !state.group->aborted() &&
+         state.context->origin.here();
 }
-/// Which of the three it was; kInvalidArgument.
+/// Which of them it was: kAborted, else kInvalidArgument.
 Error closed_error(const CommunicatorState& state, std::string_view caller);
 
 /// What an operation that is submitted now gets.

@@ -55,9 +55,7 @@ Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool
   state->origin = Origin(rank);
   state->job.size = rank_count;
   state->job.started_by = "threads";
-  auto whole = complete(std::move(state->job));
-  if (!whole) return whole.error();
-  state->job = *std::move(whole);
+  if (auto read = apply_settings(state->job); !read) return read.error();
   if (auto read = read_settings(*state); !read) return read.error();
   // Threads have one environment, so that there is nothing to publish.
   auto tuning = read_tuning_file();
