@@ -209,7 +209,8 @@ class Communicator {
   /// matter. Calls with different tags may run at the same time. `timeout`: Job::start_timeout.
   /// Errors    kTimedOut naming the members that did not come; kRankFailed naming one that is gone.
   /// A
-  ///           member that goes at the end of the call may be found by the first operation instead.
+  ///           member that goes at the end of the call may be found by the first operation instead,
+  ///           and one whose time is up then aborts the new communicator: kAborted.
   /// Blocking  until every member has called it.
   Result<Communicator> create_group(
       std::span<const Rank> ranks, int tag = 0,

@@ -53,7 +53,6 @@ Result<void> rendezvous(ContextState& state) {
   state.job.store.reset();  // of no use any more
   if (!session) return session.error();
   state.session = *std::move(session);
-  relay.set_answer([raw = state.session.get()](std::string_view text) { raw->flood(text); });
   settle(state, state.session->members());
   // Ranks that share cores sleep often, and each sleep would pay for the fence. All ranks of a host
   // find the same.
@@ -252,6 +251,7 @@ Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> st
   for (const auto& transport : state->transports) distinct.push_back(transport.get());
   options->flood = [raw = state.get()](std::string_view message) { raw->tell_all(message); };
   state->engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
+  state->relay.set_answer([raw = state.get()](std::string_view text) { raw->tell_all(text); });
   state->relay.open(*state->engine);
   std::unique_ptr<Context> context(new Context(state));
   context->world_ = make_world(state, by_rank);

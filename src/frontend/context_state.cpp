@@ -101,9 +101,9 @@ void NewsRelay::remove_cycle_listener(std::uint32_t number) {
 void NewsRelay::notice(Rank from, std::string_view message) {
   std::string answer;
   const bool taken = gathering_.notice(from, message, answer);
-  const std::lock_guard lock(mutex_);
-  if (!answer.empty() && answer_) answer_(answer);
+  if (!answer.empty()) return this->answer(answer);
   if (taken) return;
+  const std::lock_guard lock(mutex_);
   if (message.starts_with(kCycleCall)) {
     for (const auto& [number, called] : cycle_listeners_) {
       if (message == cycle_call(number)) called();
@@ -115,6 +115,17 @@ void NewsRelay::notice(Rank from, std::string_view message) {
   } else {
     early_notices_.emplace_back(from, message);
   }
+}
+
+void NewsRelay::answer(const std::string& message) {
+  Gathering::Flood flood;
+  {
+    const std::lock_guard lock(mutex_);
+    if (engine_ == nullptr) return;
+    engine_->notice(Rank{0}, message);
+    flood = answer_;
+  }
+  if (flood) flood(message);
 }
 
 void NewsRelay::suspect(Rank peer) {

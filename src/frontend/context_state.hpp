@@ -43,8 +43,8 @@ namespace farandole {
 /// Threads   any.
 class NewsRelay {
  public:
-  /// `answer` floods what a message is answered with; none where no message can get lost.
   explicit NewsRelay(Gathering& gathering) : gathering_(gathering) {}
+  /// Floods what a message is answered with; called without a lock.
   void set_answer(Gathering::Flood answer);
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
@@ -64,6 +64,8 @@ class NewsRelay {
   void close();
 
  private:
+  void answer(const std::string& message);
+
   Gathering& gathering_;
   std::mutex mutex_;
   Gathering::Flood answer_;

@@ -9,6 +9,7 @@
 
 #include "bootstrap/roster.hpp"
 #include "bootstrap/wire.hpp"
+#include "engine/aborts.hpp"
 
 namespace farandole {
 namespace {
@@ -200,10 +201,7 @@ bool Gathering::notice(Rank from, std::string_view message, std::string& answer)
   if (word == GroupWord::kJoins) {
     take_join(from, std::move(made.key), call, answer);
   } else if (word == GroupWord::kWithdraws) {
-    withdraw(from, made.key, call);
-    for (Waiting* waiting : waiting_) {
-      if (waiting->key == made.key) waiting->gave_up.insert(from.value());
-    }
+    give_up(from, made.key, call, answer);
   } else if (word == GroupWord::kMade && from == first_of(made.key)) {
     take_made(made);
   }
@@ -228,6 +226,19 @@ void Gathering::take_made(const Made& made) {
     if (mine != made.calls.end() && mine->second == waiting->call) waiting->number = made.number;
   }
   for (const auto& [rank, call] : made.calls) withdraw(Rank{rank}, made.key, call);
+}
+
+void Gathering::give_up(Rank from, const GroupKey& key, std::uint64_t call, std::string& answer) {
+  withdraw(from, key, call);
+  for (Waiting* waiting : waiting_) {
+    if (waiting->key == key) waiting->gave_up.insert(from.value());
+  }
+  for (const Made& made : made_) {
+    if (made.key != key || made.calls.at(from.value()) != call) continue;
+    answer = farandole::encode(Abort{made.number, first_of(key), from,
+                                     "its call of create_group had ended before it heard that all "
+                                     "members had come"});
+  }
 }
 
 void Gathering::withdraw(Rank from, const GroupKey& key, std::uint64_t call) {

@@ -43,6 +43,9 @@ struct GroupKey {
 ///               answers, and the communicator's number
 ///   withdraws   a member to all: that call has ended
 ///
+/// A member may withdraw just when the first one answers. Then the first one aborts what it has
+/// made, so that nobody waits there for a member that does not know of it.
+///
 /// The first member picks the number among those that are its own: its rank is in it, so that no
 /// other first member picks the same one (docs/design/0021-jobs-and-groups.md). Joins are repeated
 /// while a member waits, since a control plane that has just lost a rank may lose messages too.
@@ -60,8 +63,8 @@ class Gathering {
   Result<std::uint32_t> gather(Rank self, const Members& members, const GroupKey& key,
                                Deadline deadline, const Flood& flood);
 
-  /// Whether the message is one of these; then it has been taken. `answer` is to be flooded, unless
-  /// it is empty.
+  /// Whether the message is one of these; then it has been taken. `answer` is to be flooded, and to
+  /// be taken by this rank's engine, unless it is empty.
   bool notice(Rank from, std::string_view message, std::string& answer);
   void departed(const Departure& departure);
   /// Ends all waits, now and later: the library is shut down.
@@ -93,6 +96,7 @@ class Gathering {
   void take_join(Rank from, GroupKey key, std::uint64_t call, std::string& answer);
   void take_made(const Made& made);
   void withdraw(Rank from, const GroupKey& key, std::uint64_t call);
+  void give_up(Rank from, const GroupKey& key, std::uint64_t call, std::string& answer);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -31,10 +31,15 @@ struct Hub {
 
   template <class Tell>
   void others(Rank self, Tell tell) {
-    const std::lock_guard lock(mutex);
-    for (std::size_t rank = 0; rank < states.size(); ++rank) {
-      if (static_cast<int>(rank) == self.value()) continue;
-      if (const auto state = states[rank].lock()) tell(*state);
+    std::vector<std::shared_ptr<ContextState>> living;
+    {
+      const std::lock_guard lock(mutex);
+      for (std::size_t rank = 0; rank < states.size(); ++rank) {
+        if (static_cast<int>(rank) != self.value()) living.push_back(states[rank].lock());
+      }
+    }
+    for (const auto& state : living) {  // who is told may tell something in turn
+      if (state) tell(*state);
     }
   }
 };
