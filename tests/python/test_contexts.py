@@ -9,6 +9,7 @@ stores are the real ones. Once they are processes.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -186,7 +187,7 @@ def test_a_prefix_is_used_once() -> None:
 
     on_threads(body, 2)
     with pytest.raises(InvalidArgumentError, match="prefix 'used'"):
-        farandole.Context(job(0, "used"))
+        farandole.Context(dataclasses.replace(job(0, "used"), start_timeout=5))
 
 
 class Broken:

@@ -87,9 +87,11 @@ TEST(OnComplete, EndedFailedAndUnwaited) {
       EXPECT_TRUE(failing->on_complete([&](const Result<void>& outcome) {
         told.set_value(outcome ? "no error" : outcome.error().message);
       }));
+      EXPECT_TRUE(world.barrier());
       const std::string message = answer.get();
       EXPECT_NE(message.find("out of paper"), std::string::npos) << message;
     } else {
+      EXPECT_TRUE(world.barrier());  // the operation has been started
       ASSERT_TRUE((**comm).abort("out of paper"));
     }
 
