@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include "algorithms/registry.hpp"
+#include "algorithms/written.hpp"
 #include "bindings.hpp"
 #include "schedule/expand.hpp"
 #include "schedule/text.hpp"
@@ -55,17 +56,28 @@ Schedule build(const std::string& collective, const std::string& algorithm, std:
   return take(build_schedule(*parsed, algorithm, rank_count, root, deterministic));
 }
 
-nb::dict verify_schedule(const Schedule& schedule) {
-  Result<VerifiedSchedule> verified = [&] {
-    const nb::gil_scoped_release release;
-    return verify(schedule);
-  }();
-  const Proof proof = take(std::move(verified)).proof();
+nb::dict report(const Proof& proof) {
   nb::dict report;
   report["rounds"] = proof.rounds;
   report["transfers"] = proof.transfers;
   report["reductions"] = proof.reductions;
   return report;
+}
+
+nb::dict verify_schedule(const Schedule& schedule) {
+  Result<VerifiedSchedule> verified = [&] {
+    const nb::gil_scoped_release release;
+    return verify(schedule);
+  }();
+  return report(take(std::move(verified)).proof());
+}
+
+VerifiedSchedule load(const std::string& path) {
+  Result<VerifiedSchedule> loaded = [&] {
+    const nb::gil_scoped_release release;
+    return load_schedule(path);
+  }();
+  return take(std::move(loaded));
 }
 
 nb::object span_tuple(const std::optional<ConcreteSpan>& span) {
@@ -120,6 +132,12 @@ void bind_schedule(nb::module_& module) {
       .def("text", &to_text)
       .def("verify", &verify_schedule)
       .def("expand", &expand_schedule);
+  nb::class_<VerifiedSchedule>(module, "VerifiedSchedule")
+      .def_static("load", &load, nb::arg("path"))
+      .def_prop_ro("schedule", &VerifiedSchedule::schedule, nb::rv_policy::reference_internal)
+      .def_prop_ro("root", [](const VerifiedSchedule& self) { return root_rank(self.schedule()); })
+      .def_prop_ro("proof", [](const VerifiedSchedule& self) { return report(self.proof()); })
+      .def("register", [](const VerifiedSchedule& self) { take(register_schedule(self)); });
 }
 
 }  // namespace farandole::bindings

@@ -36,6 +36,7 @@ from farandole.core.job import (
     world,
 )
 from farandole.core.messages import Recv, Send
+from farandole.core.schedules import Schedule
 from farandole.errors import (
     AbortedError,
     FarandoleError,
@@ -119,6 +120,7 @@ __all__ = [
     "RankFailed",
     "Recv",
     "Request",
+    "Schedule",
     "Send",
     "Store",
     "TimedOutError",

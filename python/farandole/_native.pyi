@@ -390,6 +390,19 @@ class Schedule:
         source, target, operand (each None or (buffer, first, count, shape) with buffer "in",
         "out" or "scratch"), incoming_first, after_previous."""
 
+class VerifiedSchedule:
+    @staticmethod
+    def load(path: str) -> VerifiedSchedule:
+        """Raises InvalidArgumentError naming the file and what is wrong with it."""
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def root(self) -> int: ...
+    @property
+    def proof(self) -> dict[str, int]:
+        """As Schedule.verify()."""
+    def register(self) -> None: ...
+
 class Machine:
     """A description of a machine (model/machine.hpp). A node is (name, kind), a link (from, to,
     bytes_per_second, half_duplex, latency), a hop's cost the fields of HopCost, with ring_rates as

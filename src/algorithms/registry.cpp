@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algorithms/registry.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
 #include "algorithms/deterministic.hpp"
 #include "algorithms/spec.hpp"
 #include "algorithms/table.hpp"
+#include "algorithms/written.hpp"
 
 namespace farandole {
 namespace {
@@ -55,6 +57,7 @@ constexpr std::array kAlgorithms = {
     &kAlltoallDirect,
     &kBarrierDissemination,
 };
+static_assert(kAlgorithms.size() < kRegistered);
 
 }  // namespace
 
@@ -62,11 +65,24 @@ std::span<const AlgorithmInfo* const> algorithms() {
   return kAlgorithms;
 }
 
+std::uint8_t index_of(const AlgorithmInfo& info) {
+  const auto found = std::ranges::find(kAlgorithms, &info);
+  if (found == kAlgorithms.end()) return kRegistered;
+  return static_cast<std::uint8_t>(found - kAlgorithms.begin());
+}
+
 Result<Schedule> build_schedule(Collective collective, std::string_view spec,
                                 std::int64_t rank_count, std::int64_t root, bool deterministic) {
   const auto parsed = parse_spec(collective, spec, rank_count, root);
   if (!parsed) return parsed.error();
   const AlgorithmSpec& chosen = *parsed;
+  if (chosen.info->build == nullptr) {
+    if (!deterministic) return written_schedule(*chosen.info, rank_count, root);
+    return Error{ErrorKind::kInvalidArgument,
+                 "schedule \"" + std::string(chosen.info->name) + "\" for " +
+                     std::string(name(collective)) +
+                     ": argument 'deterministic' is true, allowed is false."};
+  }
   if (deterministic && reduces(collective)) {
     if (collective == Collective::kReducescatter && rank_count > kExchangeRanksMax) {
       return Error{ErrorKind::kUnsupported, "reducescatter over " + std::to_string(rank_count) +
@@ -86,6 +102,7 @@ Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_v
     if (info->name == name) return info;
     known += (known.empty() ? "" : ", ") + std::string(info->name);
   }
+  if (const AlgorithmInfo* written = find_written(collective, name)) return written;
   return Error{ErrorKind::kInvalidArgument, "no algorithm \"" + std::string(name) + "\" for " +
                                                 std::string(farandole::name(collective)) +
                                                 "; there is " + known};

@@ -45,21 +45,27 @@ struct AlgorithmInfo {
   std::string_view needs;    // "rank_count >= 1"
   std::string_view options;  // keys of an AlgorithmSpec that it reads: "layers order"
   std::int64_t ranks_max;    // beyond, nobody should want it, and build_schedule() refuses
-  Schedule (*build)(const AlgorithmParameters& parameters);
+  Schedule (*build)(const AlgorithmParameters& parameters);  // null: see algorithms/written.hpp
 };
 
-/// All algorithms, by collective, in the order that docs show.
+/// The library's own algorithms, by collective, in the order that docs show.
 std::span<const AlgorithmInfo* const> algorithms();
+
+/// Index of the row in algorithms(), equal on all ranks; kRegistered of any other row.
+std::uint8_t index_of(const AlgorithmInfo& info);
+inline constexpr std::uint8_t kRegistered = 0xff;
 
 /// Builds what `spec` names: "ring", or with options "hierarchical:layers=4ring/8direct",
 /// "knomial:radix=4", "pipelined_chain:chunks=32,order=0/2/1/3".
 /// `deterministic` asks for the one fixed order of operands that all algorithms share then.
+/// A schedule that was registered (algorithms/written.hpp) has its own order and is not for that.
 /// Errors    kInvalidArgument naming the algorithm or option, what was given and what is allowed.
 Result<Schedule> build_schedule(Collective collective, std::string_view spec,
                                 std::int64_t rank_count, std::int64_t root,
                                 bool deterministic = false);
 
-/// Errors    kInvalidArgument naming the algorithm and those that exist for the collective.
+/// A row of algorithms(), or one that was registered in this process.
+/// Errors    kInvalidArgument naming the algorithm and those of the library for the collective.
 Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_view name);
 
 }  // namespace farandole

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "algorithms/written.hpp"
+
 namespace farandole {
 namespace {
 
@@ -162,6 +164,10 @@ Result<AlgorithmSpec> parse_spec(Collective collective, std::string_view spec,
   AlgorithmSpec result{*found, {.rank_count = rank_count, .root = root}};
   const AlgorithmInfo& info = **found;
   if (Result<void> fit = fits(info, rank_count, root); !fit) return fit.error();
+  if (info.build == nullptr) {
+    const auto written = written_schedule(info, rank_count, root);
+    if (!written) return written.error();
+  }
   if (colon == std::string_view::npos) return result;
   const std::vector<std::string_view> known = split(info.options, ' ');
   std::vector<std::string_view> given;

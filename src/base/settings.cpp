@@ -31,6 +31,10 @@ constexpr std::array kSettings = {
             "auto (shared memory inside a host, TCP between hosts), shm or tcp."},
     Setting{"FARANDOLE_ALGORITHM", Type::kText, "auto", 0, 0,
             "Algorithm for every collective that has it; see `farandole algorithms`."},
+    Setting{"FARANDOLE_SCHEDULE", Type::kText, "", 0, 0,
+            "Files of schedules (docs/formats/schedule.md), with : between them. Calls that name "
+            "no algorithm take the one for their collective, ranks and root. Every rank reads its "
+            "own; all must be equal."},
     Setting{"FARANDOLE_TUNING", Type::kText, "", 0, 0,
             "File of choices of algorithms (docs/formats/tuning.md); rank 0 reads it for all."},
     Setting{"FARANDOLE_MACHINE", Type::kText, "", 0, 0,

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "algorithms/registry.hpp"
+#include "algorithms/written.hpp"
 #include "base/settings.hpp"
 
 namespace farandole {
@@ -154,7 +155,30 @@ void NewsRelay::close() {
   answer_ = nullptr;
 }
 
+namespace {
+
+Error about_schedules(const Error& error) {
+  return {error.kind, "FARANDOLE_SCHEDULE: " + error.message};
+}
+
+Result<void> read_schedules(ContextState& state) {
+  const auto setting = text_setting("FARANDOLE_SCHEDULE");
+  if (!setting) return setting.error();
+  for (std::string_view rest = *setting; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    auto loaded = load_schedule(std::string(rest.substr(0, end)));
+    if (!loaded) return about_schedules(loaded.error());
+    if (auto added = register_schedule(*loaded); !added) return about_schedules(added.error());
+    state.schedules.push_back(*std::move(loaded));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<void> read_settings(ContextState& state) {
+  if (auto read = read_schedules(state); !read) return read;
   auto reserve = number_setting("FARANDOLE_MEMORY");
   if (!reserve) return reserve.error();
   state.memory_reserve = Bytes{static_cast<std::size_t>(*reserve)};

@@ -95,12 +95,13 @@ struct ContextState {
   std::optional<AsymmetricFence::User> fence;  // none when ranks are threads
   Job job;
   Members members;
-  Bytes memory_reserve;            // FARANDOLE_MEMORY
-  bool check = false;              // FARANDOLE_CHECK
-  std::string transport = "auto";  // FARANDOLE_TRANSPORT: auto, shm, tcp
-  bool peer_memory = true;         // false: stage everything, for tests
-  std::string algorithm;           // FARANDOLE_ALGORITHM, empty: chosen per call
-  TuningTable tuning;              // of rank 0's FARANDOLE_TUNING
+  Bytes memory_reserve;                     // FARANDOLE_MEMORY
+  bool check = false;                       // FARANDOLE_CHECK
+  std::string transport = "auto";           // FARANDOLE_TRANSPORT: auto, shm, tcp
+  bool peer_memory = true;                  // false: stage everything, for tests
+  std::string algorithm;                    // FARANDOLE_ALGORITHM, empty: chosen per call
+  std::vector<VerifiedSchedule> schedules;  // FARANDOLE_SCHEDULE, registered
+  TuningTable tuning;                       // of rank 0's FARANDOLE_TUNING
   std::mutex machine_mutex;
   std::unique_ptr<const Machine> machine;  // set_machine(); none: planner/default_machine.hpp
   std::map<std::string, int> cores;        // cores_by_host(members)
@@ -143,7 +144,7 @@ std::shared_ptr<ContextState> make_context_state();
 /// A verified schedule made ready for this rank, and how often it ran.
 struct Plan {
   std::shared_ptr<const Program> program;
-  std::uint8_t algorithm = 0;     // index in algorithms()
+  std::uint8_t algorithm = 0;     // index_of() its row
   std::uint16_t fingerprint = 0;  // of the schedule, all options included
   bool touches_out = false;       // this rank's program does
   // Whether it also runs chunks of different lengths, once somebody asked. Under plans_mutex.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
+#include "algorithms/written.hpp"
 #include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/fit.hpp"
@@ -49,12 +50,27 @@ Bytes shifted(Bytes bytes, int shift) {
   return Bytes{static_cast<std::size_t>(std::min(scaled, 0x1p62))};
 }
 
+/// The schedule of FARANDOLE_SCHEDULE that suits the call; null if there is none.
+const Schedule* written_for(const Call& call, const CommunicatorState& state) {
+  if (call.options.deterministic) return nullptr;
+  const Arguments& arguments = call.arguments;
+  const auto& schedules = state.context->schedules;
+  const auto found = std::ranges::find_if(schedules, [&](const VerifiedSchedule& one) {
+    const Schedule& schedule = one.schedule();
+    return schedule.collective == arguments.collective &&
+           schedule.rank_count == state.group->size() &&
+           (!has_root(arguments.collective) || root_rank(schedule) == arguments.root.value());
+  });
+  return found == schedules.end() ? nullptr : &found->schedule();
+}
+
 std::string choose(const Call& call, CommunicatorState& state) {
   if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
     return call.options.algorithm;
   }
   const Arguments& arguments = call.arguments;
   if (arguments.by_rank) return choose_with_counts(arguments.collective, state.peer_memory);
+  if (const Schedule* written = written_for(call, state)) return written->algorithm;
   const std::string& wish = state.context->algorithm;
   if (!wish.empty() && !state.unfit.contains(arguments.collective) &&
       find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
@@ -135,8 +151,7 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   if (!verified) return verified.error();
   plan->program = std::make_shared<const Program>(specialize(*verified, group.self.value()));
   plan->touches_out = touches_out(*plan->program);
-  const auto table = algorithms();
-  while (table[plan->algorithm] != *info) ++plan->algorithm;
+  plan->algorithm = index_of(**info);
   if (auto met = connect(group, *state.context, plan->program->peers); !met) return met.error();
   plan->label = std::string(name(collective)) + " " + algorithm;
   std::set<std::string_view> used;

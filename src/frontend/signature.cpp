@@ -77,7 +77,7 @@ std::string describe(const Signature& signature) {
   const auto collective = static_cast<Collective>(signature.collective);
   const int reduction = signature.reduction & ~kByRank;
   if (signature.collective >= kCollectiveCount || reduction >= kReductionCount ||
-      signature.algorithm >= algorithms().size()) {
+      (signature.algorithm >= algorithms().size() && signature.algorithm != kRegistered)) {
     return "something unknown";
   }
   std::string text(name(collective));
@@ -89,6 +89,7 @@ std::string describe(const Signature& signature) {
     const bool to = collective == Collective::kReduce || collective == Collective::kGather;
     text += (to ? " to root " : " from root ") + std::to_string(signature.root);
   }
+  if (signature.algorithm == kRegistered) return text + " by a schedule from a file";
   return text + " by " + std::string(algorithms()[signature.algorithm]->name);
 }
 

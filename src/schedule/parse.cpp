@@ -9,8 +9,7 @@
 namespace farandole {
 namespace {
 
-// What a hostile text can make us hold: about 200 MB.
-constexpr std::size_t kTextBytesMax = std::size_t{4} << 20;
+// With kScheduleBytesMax, what a hostile text can make us hold: about 200 MB.
 constexpr std::size_t kActionCountMax = std::size_t{1} << 17;
 constexpr std::size_t kItemCountMax = std::size_t{1} << 17;
 constexpr std::size_t kGuardCountMax = 8;
@@ -29,10 +28,10 @@ class Parser {
   explicit Parser(std::string_view text) : rest_(text) {}
 
   Result<Schedule> run() {
-    if (rest_.size() > kTextBytesMax) {
+    if (rest_.size() > kScheduleBytesMax) {
       return Error{ErrorKind::kInvalidArgument, "a schedule of " + std::to_string(rest_.size()) +
                                                     " bytes, allowed are " +
-                                                    at_most(kTextBytesMax, "bytes")};
+                                                    at_most(kScheduleBytesMax, "bytes")};
     }
     header();
     items(schedule_.items, 0);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,9 @@ namespace farandole {
 /// The schedule in the format of docs/formats/schedule.md. What verify() accepts survives the
 /// way through to_text() and parse_schedule() unchanged.
 std::string to_text(const Schedule& schedule);
+
+/// Limit on the text of one schedule.
+inline constexpr std::size_t kScheduleBytesMax = std::size_t{4} << 20;
 
 /// Reads what to_text() writes, or a person. The schedule is well formed but not proved.
 ///

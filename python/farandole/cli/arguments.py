@@ -12,16 +12,19 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from farandole.cli.sizes import parse_size
 from farandole.errors import InvalidArgumentError
 from farandole.measure.bench_plan import WITH_ALGORITHMS
+
+if TYPE_CHECKING:
+    from farandole import Schedule
 
 RANKS_MAX = 27_600  # of jobs, real and described
 TRANSPORTS = ("auto", "shm", "tcp")
@@ -177,6 +180,24 @@ def check_factor_max(factor_max: int) -> None:
         raise typer.BadParameter("--factor-max is 1, allowed are 0 and 2 or more")
 
 
+# Schedules from files
+
+
+def load_schedule(path: Path, also: Mapping[str, object], ranks_max: int) -> Schedule:
+    """Proved. `also`: what the file says itself, so that it must not be given."""
+    from farandole import Schedule
+
+    for name, value in also.items():
+        if value is not None:
+            raise typer.BadParameter(f"give {name} or --schedule, not both")
+    schedule = Schedule.load(path)
+    if schedule.rank_count > ranks_max:
+        raise typer.BadParameter(
+            f"--schedule {path} is for {schedule.rank_count} ranks, allowed are {ranks_max}"
+        )
+    return schedule
+
+
 # Memory
 
 
@@ -209,9 +230,9 @@ _machine = typer.Option(
 )
 Machine = Annotated[str, _machine]
 MachineIfGiven = Annotated[str | None, _machine]
-RankCount = Annotated[
-    int, typer.Option("-n", "--ranks", min=1, max=RANKS_MAX, help="Number of ranks.")
-]
+_rank_count = typer.Option("-n", "--ranks", min=1, max=RANKS_MAX, help="Number of ranks.")
+RankCount = Annotated[int, _rank_count]
+RankCountIfGiven = Annotated[int | None, _rank_count]
 _rank_counts = typer.Option(
     "--ranks", parser=rank_counts, metavar="N,N,...", help="Numbers of ranks."
 )
@@ -233,8 +254,18 @@ Collective = Annotated[
     str,
     choice("--collective", words=WITH_ALGORITHMS, help="As in `farandole algorithms`."),
 ]
-Root = Annotated[
-    int, typer.Option(min=0, max=RANKS_MAX - 1, help="The rank that has, or gets, all.")
+_root = typer.Option(
+    "--root", min=0, max=RANKS_MAX - 1, show_default="0", help="The rank that has, or gets, all."
+)
+Root = Annotated[int, _root]
+RootIfGiven = Annotated[int | None, _root]
+ScheduleFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schedule",
+        metavar="SCHEDULE",
+        help="A schedule from a file instead, see docs/formats/schedule.md.",
+    ),
 ]
 Oversubscribe = Annotated[
     bool,

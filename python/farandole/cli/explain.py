@@ -9,7 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from farandole.cli.arguments import Root, Svg, complete, write
+from farandole.cli.arguments import (
+    RootIfGiven,
+    ScheduleFile,
+    Svg,
+    complete,
+    load_schedule,
+    write,
+)
 from farandole.measure.bench_plan import WITH_ALGORITHMS
 
 RANKS_MAX = 256
@@ -17,24 +24,29 @@ RANKS_MAX = 256
 
 def explain(
     collective: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="As in `farandole algorithms`.", autocompletion=complete(*WITH_ALGORITHMS)
         ),
-    ],
+    ] = None,
     algorithm: Annotated[
-        str, typer.Option(help="As in `farandole algorithms`, with options: knomial:radix=4.")
-    ],
+        str | None,
+        typer.Option(help="As in `farandole algorithms`, with options: knomial:radix=4."),
+    ] = None,
     rank_count: Annotated[
-        int, typer.Option("-n", "--ranks", min=1, max=RANKS_MAX, help="Number of ranks.")
-    ] = 4,
-    root: Root = 0,
+        int | None,
+        typer.Option(
+            "-n", "--ranks", min=1, max=RANKS_MAX, show_default="4", help="Number of ranks."
+        ),
+    ] = None,
+    root: RootIfGiven = None,
+    schedule: ScheduleFile = None,
     svg: Svg = None,
     text: Annotated[
         bool, typer.Option("--text", help="Print the schedule in its own file format.")
     ] = False,
 ) -> None:
-    """Draw an algorithm round by round.
+    """Draw an algorithm, or a schedule from a file, round by round.
 
     Shows what every rank receives, from whom. "in" is what a rank gives, "out" what it gets,
     "scratch" the library's own memory; numbers in brackets are chunks.
@@ -42,20 +54,29 @@ def explain(
     from farandole import _native
     from farandole.report.rounds import drawing_of
 
-    schedule = _native.Schedule.build(collective, algorithm, rank_count, root)
+    given = {"COLLECTIVE": collective, "--algorithm": algorithm, "--ranks": rank_count}
+    if schedule is not None:
+        shown = load_schedule(schedule, given | {"--root": root}, RANKS_MAX).native
+    elif collective is None or algorithm is None:
+        raise typer.BadParameter("give COLLECTIVE and --algorithm, or --schedule")
+    else:
+        shown = _native.Schedule.build(collective, algorithm, rank_count or 4, root or 0)
     if text:
-        print(schedule.text(), end="")
+        print(shown.text(), end="")
         return
-    proof = schedule.verify()
-    title = f"{collective} · {algorithm} · {rank_count} ranks"
+    proof = shown.verify()
+    title = f"{shown.collective} · {algorithm or shown.algorithm} · {shown.rank_count} ranks"
     facts = f"{proof['rounds']} rounds, {proof['transfers']} messages, " + (
-        f"{proof['reductions']} reductions, {schedule.chunk_count} chunks"
+        f"{proof['reductions']} reductions, {shown.chunk_count} chunks"
     )
-    drawing = drawing_of(schedule.expand())
+    drawing = drawing_of(shown.expand())
     if svg is not None:
         _write_svg(svg, drawing, title, facts)
         return
-    _print(drawing, title, facts, _about(_native.algorithms(), collective, algorithm))
+    about = f"from {schedule}" if schedule is not None else ""
+    if algorithm is not None:
+        about = _about(_native.algorithms(), shown.collective, algorithm)
+    _print(drawing, title, facts, about)
 
 
 def _write_svg(path: Path, drawing: Any, title: str, facts: str) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,7 @@ RunCommand = grouped(
             *("network_interface", "start_timeout"),
         ),
         "Settings of the library": (
-            *("transport", "algorithm", "check", "log_level", "timeline_filename"),
+            *("transport", "algorithm", "schedules", "check", "log_level", "timeline_filename"),
             *("fusion_threshold_mb", "cycle_time_ms", "cache_capacity", "no_stall_check"),
             *("stall_check_warning_time_seconds", "stall_check_shutdown_time_seconds"),
             *("autotune", "autotune_log_file", "autotune_warmup_samples"),
@@ -91,6 +92,15 @@ def run(
     ] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="Sets FARANDOLE_ALGORITHM; see `farandole algorithms`.")
+    ] = None,
+    schedules: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--schedule",
+            metavar="SCHEDULE",
+            help="Sets FARANDOLE_SCHEDULE: a schedule from a file, for its collective and number "
+            "of ranks; repeatable.",
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Sets FARANDOLE_CHECK: compare arguments across ranks.")
@@ -253,6 +263,7 @@ def run(
     set_by_options = {
         "TRANSPORT": transport,
         "ALGORITHM": algorithm,
+        "SCHEDULE": _schedule_files(schedules, rank_count) if schedules else None,
         "CHECK": "1" if check else None,
         "INTERFACE": network_interface,
         "START_TIMEOUT": start_timeout,
@@ -297,6 +308,28 @@ def run(
     start_seconds = _start_timeout_seconds(environment)
     remote = RemoteLauncher(options, placements, ssh, start_seconds, verbose)
     raise typer.Exit(launch(options, remote))
+
+
+def _schedule_files(files: Sequence[Path], rank_count: int) -> str:
+    """The setting for these, which can be read, are right and can be of use."""
+    from farandole import Schedule
+
+    for file in files:
+        if os.pathsep in str(file):
+            raise typer.BadParameter(f"--schedule {file}: allowed is a path without {os.pathsep}")
+        schedule = Schedule.load(file)
+        if schedule.rank_count > rank_count:
+            raise typer.BadParameter(
+                f"--schedule {file} is for {schedule.rank_count} ranks, the job has {rank_count}"
+            )
+        if schedule.rank_count < rank_count:
+            print(
+                f"farandole: warning: --schedule {file} is for {schedule.rank_count} ranks, the "
+                f"job has {rank_count}: only communicators of {schedule.rank_count} ranks take it",
+                file=sys.stderr,
+            )
+        schedule.register()
+    return os.pathsep.join(str(file.absolute()) for file in files)
 
 
 def _output(prefix: bool, folder: Path | None, as_horovodrun: Path | None) -> Output | OutputFolder:

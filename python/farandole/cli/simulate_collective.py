@@ -11,15 +11,18 @@ import typer
 from farandole.cli.arguments import (
     BYTES_BY_DEFAULT,
     COUNT_MAX,
+    RANKS_MAX,
     Bytes,
-    Collective,
     Json,
     Machine,
-    RankCount,
-    Root,
+    RankCountIfGiven,
+    RootIfGiven,
+    ScheduleFile,
     choice,
+    load_schedule,
     write_json,
 )
+from farandole.measure.bench_plan import WITH_ALGORITHMS
 from farandole.planning.sweeps import ROUTINGS
 
 FACTOR_MAX = 1e6
@@ -28,13 +31,22 @@ PATHS = ("auto", "events", "rounds")
 
 def collective(
     machine: Machine,
-    ranks: RankCount,
+    ranks: RankCountIfGiven = None,
     algorithm: Annotated[
-        str, typer.Option(help="As in `farandole algorithms`: hierarchical:layers=4ring/32ring.")
-    ],
-    collective: Collective = "allreduce",
+        str | None,
+        typer.Option(help="As in `farandole algorithms`: hierarchical:layers=4ring/32ring."),
+    ] = None,
+    collective: Annotated[
+        str | None,
+        choice(
+            "--collective",
+            words=WITH_ALGORITHMS,
+            help="As in `farandole algorithms`; else allreduce.",
+        ),
+    ] = None,
     size_bytes: Bytes = BYTES_BY_DEFAULT,
-    root: Root = 0,
+    root: RootIfGiven = None,
+    schedule: ScheduleFile = None,
     routing: Annotated[
         str, choice("--routing", words=ROUTINGS, help="Over a rack's uplinks.")
     ] = "static_hash",
@@ -60,20 +72,28 @@ def collective(
     if seeds > 1 and routing != "static_hash":
         raise typer.BadParameter("only static_hash has seeds", param_hint="--seeds")
     described = machines.load(machine).machine()
-    schedule = _native.Schedule.build(collective, algorithm, ranks, root)
+    given = {"--ranks": ranks, "--algorithm": algorithm, "--collective": collective}
+    if schedule is not None:
+        timed = load_schedule(schedule, given | {"--root": root}, RANKS_MAX).native
+    elif ranks is None or algorithm is None:
+        raise typer.BadParameter("give --ranks and --algorithm, or --schedule")
+    else:
+        timed = _native.Schedule.build(collective or "allreduce", algorithm, ranks, root or 0)
+    ranks = timed.rank_count
     options: dict[str, Any] = {
         "path": path,
         "slow_down": _slow_down(straggler or [], ranks),
         "busiest_links": links,
     }
-    call: report.Call = (schedule, size_bytes, [], [])
+    call: report.Call = (timed, size_bytes, [], [])
     runs = [
         report.timed(_native.Simulator(described, ranks, routing=routing, seed=seed), call, options)
         for seed in range(seeds)
     ]
     if write_json(json, report.summary(runs)):
         return
-    report.print_simulation(runs, f"{machine}, {ranks:,} ranks: {collective} by {algorithm}")
+    title = f"{machine}, {ranks:,} ranks: {timed.collective} by {algorithm or timed.algorithm}"
+    report.print_simulation(runs, title)
 
 
 def _slow_down(given: list[str], ranks: int) -> list[float]:

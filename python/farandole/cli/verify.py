@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
@@ -50,6 +51,13 @@ class Tally:
 
 
 def verify(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE...]",
+            help="Prove these schedules (docs/formats/schedule.md) and nothing else.",
+        ),
+    ] = None,
     max_ranks: Annotated[
         int, typer.Option(min=1, max=4096, help="Prove for 1 to this many ranks.")
     ] = 64,
@@ -68,7 +76,7 @@ def verify(
         ),
     ] = Counts(SPOT_RANKS),  # noqa: B008 - immutable
 ) -> None:
-    """Prove that every algorithm is right.
+    """Prove that every algorithm is right, or schedules from files.
 
     Each rank ends with all that it should, nothing is counted twice, nothing waits for ever, no
     two transfers are in conflict, with separate buffers and in place. Each algorithm is proved by
@@ -81,6 +89,11 @@ def verify(
 
     from farandole import _native
 
+    if files:
+        if collective is not None or algorithm is not None:
+            raise typer.BadParameter("give FILE or --collective and --algorithm, not both")
+        _prove_files(files)
+        return
     spots = spot.values
     chosen = [
         row
@@ -100,6 +113,19 @@ def verify(
     _print(tallies, max_ranks, spots)
     if any(tally.failure for tally in tallies):
         raise typer.Exit(1)
+
+
+def _prove_files(files: Sequence[Path]) -> None:
+    from farandole import Schedule
+
+    for file in files:
+        schedule = Schedule.load(file)
+        proof = schedule.proof
+        print(
+            f"{file}: {schedule.collective} {schedule.algorithm} over {schedule.rank_count} ranks: "
+            f"{proof['rounds']} rounds, {proof['transfers']:,} messages, "
+            f"{proof['reductions']:,} reductions proved"
+        )
 
 
 def cases(row: Row, max_ranks: int) -> Iterator[Case]:
