@@ -6,7 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include "algorithms/registry.hpp"
-#include "algorithms/written.hpp"
+#include "algorithms/registered.hpp"
 #include "bindings.hpp"
 #include "schedule/expand.hpp"
 #include "schedule/text.hpp"

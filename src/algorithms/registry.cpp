@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 
 #include "algorithms/deterministic.hpp"
+#include "algorithms/registered.hpp"
 #include "algorithms/spec.hpp"
 #include "algorithms/table.hpp"
-#include "algorithms/written.hpp"
 
 namespace farandole {
 namespace {
@@ -65,6 +66,12 @@ std::span<const AlgorithmInfo* const> algorithms() {
   return kAlgorithms;
 }
 
+std::vector<const AlgorithmInfo*> all_algorithms() {
+  std::vector<const AlgorithmInfo*> rows(kAlgorithms.begin(), kAlgorithms.end());
+  std::ranges::copy(registered_algorithms(), std::back_inserter(rows));
+  return rows;
+}
+
 std::uint8_t index_of(const AlgorithmInfo& info) {
   const auto found = std::ranges::find(kAlgorithms, &info);
   if (found == kAlgorithms.end()) return kRegistered;
@@ -76,6 +83,11 @@ Result<Schedule> build_schedule(Collective collective, std::string_view spec,
   const auto parsed = parse_spec(collective, spec, rank_count, root);
   if (!parsed) return parsed.error();
   const AlgorithmSpec& chosen = *parsed;
+  if (chosen.info->delegate != nullptr) {
+    return Error{ErrorKind::kInvalidArgument, "algorithm \"" + std::string(chosen.info->name) +
+                                                  "\" for " + std::string(name(collective)) +
+                                                  " is a delegate, which has no schedule."};
+  }
   if (chosen.info->build == nullptr) {
     if (!deterministic) return written_schedule(*chosen.info, rank_count, root);
     return Error{ErrorKind::kInvalidArgument,
@@ -95,6 +107,11 @@ Result<Schedule> build_schedule(Collective collective, std::string_view spec,
   return chosen.info->build(chosen.parameters);
 }
 
+const Delegate* find_delegate(Collective collective, std::string_view spec) {
+  const auto found = find_registered(collective, spec.substr(0, spec.find(':')));
+  return found == nullptr ? nullptr : found->delegate;
+}
+
 Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_view name) {
   std::string known;
   for (const AlgorithmInfo* info : kAlgorithms) {
@@ -102,7 +119,7 @@ Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_v
     if (info->name == name) return info;
     known += (known.empty() ? "" : ", ") + std::string(info->name);
   }
-  if (const AlgorithmInfo* written = find_written(collective, name)) return written;
+  if (const AlgorithmInfo* added = find_registered(collective, name)) return added;
   return Error{ErrorKind::kInvalidArgument, "no algorithm \"" + std::string(name) + "\" for " +
                                                 std::string(farandole::name(collective)) +
                                                 "; there is " + known};

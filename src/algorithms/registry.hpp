@@ -35,6 +35,8 @@ struct AlgorithmParameters {
 /// More ranks than any machine has.
 inline constexpr std::int64_t kRanksMax = std::int64_t{1} << 20;
 
+class Delegate;
+
 /// One row of the algorithm table; each algorithm file defines its own.
 struct AlgorithmInfo {
   Collective collective;
@@ -45,11 +47,16 @@ struct AlgorithmInfo {
   std::string_view needs;    // "rank_count >= 1"
   std::string_view options;  // keys of an AlgorithmSpec that it reads: "layers order"
   std::int64_t ranks_max;    // beyond, nobody should want it, and build_schedule() refuses
-  Schedule (*build)(const AlgorithmParameters& parameters);  // null: see algorithms/written.hpp
+  // Null in rows that were registered: then there is a delegate, or schedules from files.
+  Schedule (*build)(const AlgorithmParameters& parameters);
+  const Delegate* delegate = nullptr;
 };
 
 /// The library's own algorithms, by collective, in the order that docs show.
 std::span<const AlgorithmInfo* const> algorithms();
+
+/// These, and then the rows that were registered in this process, in that order.
+std::vector<const AlgorithmInfo*> all_algorithms();
 
 /// Index of the row in algorithms(), equal on all ranks; kRegistered of any other row.
 std::uint8_t index_of(const AlgorithmInfo& info);
@@ -58,11 +65,15 @@ inline constexpr std::uint8_t kRegistered = 0xff;
 /// Builds what `spec` names: "ring", or with options "hierarchical:layers=4ring/8direct",
 /// "knomial:radix=4", "pipelined_chain:chunks=32,order=0/2/1/3".
 /// `deterministic` asks for the one fixed order of operands that all algorithms share then.
-/// A schedule that was registered (algorithms/written.hpp) has its own order and is not for that.
-/// Errors    kInvalidArgument naming the algorithm or option, what was given and what is allowed.
+/// A schedule that was registered (algorithms/registered.hpp) has its own order and is not for
+/// that. Errors    kInvalidArgument naming the algorithm or option, what was given and what is
+/// allowed.
 Result<Schedule> build_schedule(Collective collective, std::string_view spec,
                                 std::int64_t rank_count, std::int64_t root,
                                 bool deterministic = false);
+
+/// The delegate that a spec names; null if it names none.
+const Delegate* find_delegate(Collective collective, std::string_view spec);
 
 /// A row of algorithms(), or one that was registered in this process.
 /// Errors    kInvalidArgument naming the algorithm and those of the library for the collective.

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "algorithms/written.hpp"
+#include "algorithms/registered.hpp"
 
 namespace farandole {
 namespace {
@@ -164,7 +164,7 @@ Result<AlgorithmSpec> parse_spec(Collective collective, std::string_view spec,
   AlgorithmSpec result{*found, {.rank_count = rank_count, .root = root}};
   const AlgorithmInfo& info = **found;
   if (Result<void> fit = fits(info, rank_count, root); !fit) return fit.error();
-  if (info.build == nullptr) {
+  if (info.build == nullptr && info.delegate == nullptr) {
     const auto written = written_schedule(info, rank_count, root);
     if (!written) return written.error();
   }

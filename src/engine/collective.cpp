@@ -62,8 +62,7 @@ std::optional<Rank> CollectiveOperation::lost_peer() const {
 }
 
 bool CollectiveOperation::done_by(Rank, const Farewell& farewell) const {
-  const auto its = farewell.next_sequence.find(spec_.id.communicator);
-  return its != farewell.next_sequence.end() && spec_.id.sequence < its->second;
+  return farewell.has_done(spec_.id.communicator, spec_.id.sequence);
 }
 
 void CollectiveOperation::withdraw(Farewell& words) const {
@@ -311,10 +310,7 @@ void CollectiveOperation::copy_along(void* context, Bytes end) {
 }
 
 std::string CollectiveOperation::description() const {
-  std::string text(farandole::name(spec_.bound->program().collective));
-  if (!terms().name.empty()) text += " '" + terms().name + "'";
-  return text + " (communicator " + std::to_string(spec_.id.communicator) + ", operation " +
-         std::to_string(spec_.id.sequence) + ")";
+  return describe(spec_.bound->program().collective, spec_.id);
 }
 
 std::string CollectiveOperation::state() const {

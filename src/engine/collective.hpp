@@ -48,7 +48,7 @@ class CollectiveOperation final : public Operation {
   explicit CollectiveOperation(CollectiveSpec spec);
 
   const CollectiveSpec& spec() const { return spec_; }
-  void set_id(OperationId id) { spec_.id = id; }
+  void set_id(OperationId id) override { spec_.id = id; }
   /// Ready to run once more on these buffers, which are in place if the last ones were. Nothing is
   /// allocated unless the name is long.
   void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted) {
@@ -126,8 +126,8 @@ class CollectiveOperation final : public Operation {
   const bool whole_;                     // slots_ are those of a whole run, else of one round
   const bool to_memory_;                 // copies leave the caches
   std::vector<Slot> slots_;
-  std::size_t entered_ = 0;  // rounds
-  BoundRound round_;         // the current one
+  std::size_t entered_ = 0;       // rounds
+  BoundRound round_;              // the current one
   std::uint32_t open_count_ = 0;  // its slots that are not kDone
   // Of a run that is bound as it goes.
   Binder binder_;

@@ -259,6 +259,10 @@ bool Engine::step_operations() {
     Operation& operation = **link;
     moved |= operation.step();
     if (operation.disagreement() != nullptr && !operation.failing()) report_disagreement(operation);
+    if (operation.trouble() && !operation.failing()) {
+      excuse(operation.group(), operation.id()->sequence, *operation.trouble());
+      operation.fail(*operation.trouble());
+    }
     if (!operation.finished()) {
       link = &operation.next;
       continue;

@@ -26,6 +26,11 @@ struct Farewell {
   /// words, which limit() holds against others.
   void withdraw_collective(std::uint32_t communicator, std::uint32_t sequence);
   void withdraw_message(Peer peer, bool sent, std::uint32_t number);
+  /// Whether the rank that says so has done its part in the collective.
+  bool has_done(std::uint32_t communicator, std::uint32_t sequence) const {
+    const auto its = next_sequence.find(communicator);
+    return its != next_sequence.end() && sequence < its->second;
+  }
   /// Promises no more than was not withdrawn there.
   void limit(const Farewell& withdrawn);
 

@@ -86,6 +86,13 @@ void Operation::sleep_until_finished(std::chrono::nanoseconds timeout) {
   }
 }
 
+std::string Operation::describe(Collective collective, OperationId id) const {
+  std::string text(farandole::name(collective));
+  if (!terms_.name.empty()) text += " '" + terms_.name + "'";
+  return text + " (communicator " + std::to_string(id.communicator) + ", operation " +
+         std::to_string(id.sequence) + ")";
+}
+
 std::string Operation::describe(const Transfer& transfer, bool sends) {
   return (sends ? "; send to rank " : "; receive from rank ") +
          std::to_string(transfer.peer.value()) + " " + std::to_string(transfer.moved.value()) +

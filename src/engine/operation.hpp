@@ -45,6 +45,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Ends the operation with an error. It is finished once no transport touches its memory.
   void fail(Error error);
   bool failing() const { return failing_; }
+  /// Why a collective cannot end well here, which other ranks cannot see; fail() has to follow.
+  const std::optional<Error>& trouble() const { return trouble_; }
   /// Ends a failing operation although a transport may still read its memory; for shutdown only.
   void abandon() { finish(); }
   /// The receive whose message was not the one that this operation expects, or none.
@@ -80,6 +82,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const Group& group() const { return *terms_.group; }
   /// Of a collective, which all ranks of the group number alike; none otherwise.
   virtual const OperationId* id() const { return nullptr; }
+  /// Of a collective, before it is submitted.
+  virtual void set_id(OperationId) {}
   /// What all ranks that have this id must have; of a collective.
   virtual Signature signature() const { return {}; }
   /// The peer of a transfer that failed because its transport lost that peer.
@@ -109,6 +113,8 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Any number that changes while it moves.
   virtual std::uint64_t progress() const = 0;
   void finish();
+  /// "allreduce 'grad' (communicator 0, operation 17)"
+  std::string describe(Collective collective, OperationId id) const;
   /// "; send to rank 3 16/64 bytes"
   static std::string describe(const Transfer& transfer, bool sends);
   /// Ready to run once more; of an operation that ended well and that nobody else holds.
@@ -123,6 +129,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   static constexpr std::uint32_t kRunning = 0, kSleptOn = 1, kFinished = 2;
 
   const Transfer* disagreement_ = nullptr;
+  std::optional<Error> trouble_;
   bool failing_ = false;
   Result<void> outcome_;
 

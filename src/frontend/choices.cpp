@@ -16,6 +16,7 @@
 #include "algorithms/spec.hpp"
 #include "base/settings.hpp"
 #include "frontend/call.hpp"
+#include "frontend/delegates.hpp"
 #include "planner/default_machine.hpp"
 
 namespace farandole {
@@ -132,7 +133,8 @@ PlanTable& choices_of(CommunicatorState& state) {
   Machine machine = context.machine ? *context.machine
                                     : default_machine(spread.ranks_per_host_max, spread.hosts,
                                                       shared_memory, spread.cores);
-  state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.tuning);
+  state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.tuning,
+                                              reachable_delegates(state));
   return *state.choices;
 }
 

@@ -7,6 +7,7 @@
 #include "engine/collective.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
+#include "frontend/delegates.hpp"
 #include "frontend/operation_cache.hpp"
 #include "frontend/plan.hpp"
 #include "frontend/signature.hpp"
@@ -22,7 +23,7 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
                    Count chunk, CollectiveSpec& spec) {
   const Arguments& arguments = call.arguments;
   const Bytes element = size_of(arguments.dtype);
-  if (const auto slots = static_cast<std::size_t>(plan.program->scratch_slots); slots > 0) {
+  if (const auto slots = static_cast<std::size_t>(plan.program()->scratch_slots); slots > 0) {
     const Bytes each = chunk * element;
     auto scratch = allocate_shared(context.memory, Bytes{each.value() * slots});
     if (!scratch) return scratch.error();
@@ -63,7 +64,7 @@ Result<std::shared_ptr<const BoundProgram>> bind(const Call& call, Plan& plan, L
     const auto found = std::ranges::find_if(plan.bound, is_alike);
     if (found != plan.bound.end()) return found->program;
   }
-  auto bound = BoundProgram::bind({plan.program, std::move(layout.in), std::move(layout.out),
+  auto bound = BoundProgram::bind({plan.program(), std::move(layout.in), std::move(layout.out),
                                    std::move(layout.chunks), arguments.dtype, offset},
                                   flow_of(state.group));
   if (!bound || arguments.by_rank) return bound;
@@ -82,7 +83,7 @@ Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState
     spec.kernel = *kernel;
   }
   const Extent extents = extent(arguments, *state.group);
-  Layouts layout = layouts(arguments, *state.group, plan.program->chunk_count);
+  Layouts layout = layouts(arguments, *state.group, plan.program()->chunk_count);
   spec.in = static_cast<const std::byte*>(arguments.in);
   spec.out = static_cast<std::byte*>(arguments.out);
   spec.out_count = extents.out;
@@ -131,7 +132,7 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
   sum.reduction = Reduction::kSum;
   sum.in_counts = counts;
   const Call summing{sum, call.options};
-  auto found = find_plan(summing, state);
+  auto found = find_plan(summing, state, PlanTable::Kind::kSchedule);
   if (!found) return found.error();
   plan = *std::move(found);
   auto spec = make_spec(summing, *plan, state);
@@ -145,15 +146,22 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
 Result<CollectiveSpec> plan_and_spec(const Call& call, CommunicatorState& state,
                                      std::shared_ptr<Plan>& plan) {
   if (widens(call.arguments, *state.group)) return make_wide_spec(call, state, plan);
-  auto found = find_plan(call, state);
-  if (!found) return found.error();
-  plan = *std::move(found);
   return make_spec(call, *plan, state);
 }
 
 Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& made) {
   if (auto valid = check_call(call, *state.group); !valid) return valid;
   std::shared_ptr<Plan> plan;
+  if (!widens(call.arguments, *state.group)) {
+    auto found = find_plan(call, state);
+    if (!found) return found.error();
+    plan = *std::move(found);
+    if (plan->program() == nullptr) {
+      const std::lock_guard lock(state.plans_mutex);
+      made = OperationCache::once(call, make_delegate_operation(call, *plan, state), *plan);
+      return {};
+    }
+  }
   auto spec = plan_and_spec(call, state, plan);
   if (!spec) return spec.error();
   auto operation = std::make_shared<CollectiveOperation>(*std::move(spec));
@@ -163,19 +171,19 @@ Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& m
 }
 
 /// The operation's place in the order of the communicator.
-void number(CollectiveOperation& operation, CommunicatorState& state) {
+void number(Operation& operation, CommunicatorState& state) {
   operation.set_id({state.group->communicator, state.next_sequence.fetch_add(1)});
 }
 
 /// FARANDOLE_CHECK: every rank shows what it is about to do; any difference raises on all ranks
 /// before a byte of the operation has moved.
-Result<void> compare_across_ranks(const CollectiveOperation& operation, CommunicatorState& state) {
-  const CollectiveSpec& mine = operation.spec();
+Result<void> compare_across_ranks(const Operation& operation, CommunicatorState& state) {
+  const Signature mine = operation.signature();
   std::vector<Signature> all(static_cast<std::size_t>(state.group->size()));
   const CallOptions options{
       .algorithm = "ring", .name = "argument check", .purpose = kArgumentCheck};
   const Arguments arguments{.collective = Collective::kAllgather,
-                            .in = &mine.signature,
+                            .in = &mine,
                             .out = all.data(),
                             .count = Count{sizeof(Signature)}};
   const Call call{arguments, options};
@@ -194,9 +202,9 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
   if (equal) return {};
   const std::string& called = operation.terms().name;
   const std::string named = called.empty() ? "" : " '" + called + "'";
-  return Error{ErrorKind::kMismatch, "ranks disagree on " +
-                                         std::string(name(mine.bound->program().collective)) +
-                                         named + ": " + text};
+  return Error{ErrorKind::kMismatch,
+               "ranks disagree on " + std::string(name(static_cast<Collective>(mine.collective))) +
+                   named + ": " + text};
 }
 
 /// Checked, made and numbered, ready for the engine; none if `outcome` tells what is wrong. It is

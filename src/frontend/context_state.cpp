@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "algorithms/registered.hpp"
 #include "algorithms/registry.hpp"
-#include "algorithms/written.hpp"
 #include "base/settings.hpp"
 
 namespace farandole {
@@ -199,7 +199,7 @@ Result<void> read_settings(ContextState& state) {
   if (!algorithm) return algorithm.error();
   if (*algorithm == "auto") return {};
   std::string known;
-  for (const AlgorithmInfo* info : algorithms()) {
+  for (const AlgorithmInfo* info : all_algorithms()) {
     if (info->name == algorithm->substr(0, algorithm->find(':'))) state.algorithm = *algorithm;
     if (known.find(info->name) == std::string::npos) known += ", " + std::string(info->name);
   }
@@ -283,6 +283,7 @@ void CommunicatorState::retire() {
     calls.bytes += its.bytes;
   }
   plans.clear();
+  delegates.clear();
   operations.clear();
 }
 

@@ -23,6 +23,7 @@
 #include "bootstrap/session.hpp"
 #include "device/cpu/memory.hpp"
 #include "engine/engine.hpp"
+#include "engine/executable.hpp"
 #include "farandole/farandole.hpp"
 #include "farandole/job.hpp"
 #include "frontend/cores.hpp"
@@ -141,12 +142,19 @@ struct ContextState {
 /// One of this process, which a forked child neither uses nor takes apart.
 std::shared_ptr<ContextState> make_context_state();
 
-/// A verified schedule made ready for this rank, and how often it ran.
+/// What runs a call, made ready for this rank, and how often it ran.
 struct Plan {
-  std::shared_ptr<const Program> program;
-  std::uint8_t algorithm = 0;     // index_of() its row
-  std::uint16_t fingerprint = 0;  // of the schedule, all options included
-  bool touches_out = false;       // this rank's program does
+  Executable executable;
+  /// Null if a delegate runs it.
+  const std::shared_ptr<const Program>& program() const {
+    static const std::shared_ptr<const Program> none;
+    const auto* found = std::get_if<std::shared_ptr<const Program>>(&executable);
+    return found == nullptr ? none : *found;
+  }
+  std::string_view delegate_name;  // empty if a program runs it
+  std::uint8_t algorithm = 0;      // index_of() its row
+  std::uint16_t fingerprint = 0;   // of the schedule, all options included
+  bool touches_out = false;        // this rank's program does
   // Whether it also runs chunks of different lengths, once somebody asked. Under plans_mutex.
   std::optional<bool> takes_counts;
   /// Bound to calls of equal shape, the latest kBoundMax. Under plans_mutex.
@@ -182,6 +190,7 @@ struct CommunicatorState {
   std::mutex plans_mutex;
   std::unique_ptr<PlanTable> choices;  // made for the first call that chooses
   std::map<PlanKey, std::shared_ptr<Plan>> plans;
+  std::map<const Delegate*, std::shared_ptr<DelegateGroup>> delegates;  // that were joined
   OperationCache operations;
   std::set<Collective> unfit;  // for which FARANDOLE_ALGORITHM does not suit this many ranks
   std::mutex messages_mutex;

@@ -156,11 +156,14 @@ Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bo
   options.all_memory = transport == "kernel";
   auto ranks = make_inproc(rank_count, options);
   if (!ranks) return ranks.error();
+  const auto id = random_bytes(8);
+  if (!id) return id.error();
   auto hub = std::make_shared<Hub>();
   std::vector<std::shared_ptr<ContextState>> states;
   for (int rank = 0; rank < rank_count; ++rank) {
     auto state = blank_state(rank, rank_count, peer_memory);
     if (!state) return state.error();
+    (*state)->job.id = hexadecimal(*id);
     states.push_back(furnish(*std::move(state), std::move((*ranks)[static_cast<std::size_t>(rank)]),
                              hub, transport == "fault"));
   }

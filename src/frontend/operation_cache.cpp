@@ -45,6 +45,14 @@ bool is_free(const std::shared_ptr<CollectiveOperation>& operation) {
   return operation->finished() && operation->outcome();
 }
 
+/// Returns the bytes of the call's larger buffer on this rank.
+std::size_t count_call(const Arguments& arguments, const Extent& extents, Plan& plan) {
+  const std::size_t bytes = (std::max(extents.in, extents.out) * size_of(arguments.dtype)).value();
+  add_owned(plan.calls, 1);
+  add_owned(plan.bytes, bytes);
+  return bytes;
+}
+
 }  // namespace
 
 OperationCache::Lease OperationCache::find(const Call& call, const Group& group) {
@@ -79,14 +87,18 @@ OperationCache::Lease OperationCache::renewed(Slot& slot, const Call& call, cons
   return lease;
 }
 
+OperationCache::Lease OperationCache::once(const Call& call, std::shared_ptr<Operation> made,
+                                           Plan& plan) {
+  count_call(call.arguments, extent(call.arguments, made->group()), plan);
+  return Lease(std::move(made));
+}
+
 OperationCache::Lease OperationCache::keep(const Call& call,
                                            std::shared_ptr<CollectiveOperation> made,
                                            std::shared_ptr<Plan> plan) {
   const Arguments& arguments = call.arguments;
   const Extent extents = extent(arguments, made->group());
-  const std::size_t bytes = (std::max(extents.in, extents.out) * size_of(arguments.dtype)).value();
-  add_owned(plan->calls, 1);
-  add_owned(plan->bytes, bytes);
+  const std::size_t bytes = count_call(arguments, extents, *plan);
   const CollectiveSpec& spec = made->spec();
   const auto slots = static_cast<std::size_t>(spec.bound->program().scratch_slots);
   const std::size_t slot_bytes =

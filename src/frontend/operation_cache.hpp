@@ -62,17 +62,15 @@ class OperationCache {
       if (slot_ != nullptr) slot_->taken.store(false, std::memory_order_release);
     }
     explicit operator bool() const { return slot_ != nullptr || own_ != nullptr; }
-    CollectiveOperation& operator*() const { return *shared(); }
-    const std::shared_ptr<CollectiveOperation>& shared() const {
-      return slot_ != nullptr ? slot_->operation : own_;
-    }
+    Operation& operator*() const { return slot_ != nullptr ? *slot_->operation : *own_; }
+    std::shared_ptr<Operation> shared() const { return slot_ != nullptr ? slot_->operation : own_; }
 
    private:
     friend class OperationCache;
     explicit Lease(Slot& slot) : slot_(&slot) {}
-    explicit Lease(std::shared_ptr<CollectiveOperation> own) : own_(std::move(own)) {}
+    explicit Lease(std::shared_ptr<Operation> own) : own_(std::move(own)) {}
     Slot* slot_ = nullptr;
-    std::shared_ptr<CollectiveOperation> own_;  // without a slot: it runs once
+    std::shared_ptr<Operation> own_;  // without a slot: it runs once
   };
 
   /// The operation of a call like this one, ready to run once more, if it ended well, nobody else
@@ -81,6 +79,8 @@ class OperationCache {
   /// Remembers what a call made, if it can be run again, and counts the call.
   Lease keep(const Call& call, std::shared_ptr<CollectiveOperation> made,
              std::shared_ptr<Plan> plan);
+  /// Counts a call whose operation is not kept.
+  static Lease once(const Call& call, std::shared_ptr<Operation> made, Plan& plan);
   /// Of all calls that ran by this plan.
   Statistics::Calls calls_of(const Plan& plan) const;
   void clear();

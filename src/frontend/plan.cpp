@@ -10,10 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/registered.hpp"
 #include "algorithms/registry.hpp"
-#include "algorithms/written.hpp"
 #include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
+#include "frontend/delegates.hpp"
 #include "frontend/fit.hpp"
 #include "schedule/passes/synchronize.hpp"
 #include "schedule/text.hpp"
@@ -64,7 +65,13 @@ const Schedule* written_for(const Call& call, const CommunicatorState& state) {
   return found == schedules.end() ? nullptr : &found->schedule();
 }
 
-std::string choose(const Call& call, CommunicatorState& state) {
+/// Whether the default may be this: any schedule, and a delegate that runs the call.
+bool may_take(const std::string& spec, const Call& call, PlanTable::Kind kind) {
+  const Delegate* delegate = find_delegate(call.arguments.collective, spec);
+  return delegate == nullptr || (kind == PlanTable::Kind::kAny && suits(*delegate, call));
+}
+
+std::string choose(const Call& call, CommunicatorState& state, PlanTable::Kind kind) {
   if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
     return call.options.algorithm;
   }
@@ -72,13 +79,16 @@ std::string choose(const Call& call, CommunicatorState& state) {
   if (arguments.by_rank) return choose_with_counts(arguments.collective, state.peer_memory);
   if (const Schedule* written = written_for(call, state)) return written->algorithm;
   const std::string& wish = state.context->algorithm;
-  if (!wish.empty() && !state.unfit.contains(arguments.collective) &&
+  if (!wish.empty() && may_take(wish, call, kind) && !state.unfit.contains(arguments.collective) &&
       find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
     return wish;
   }
   const Bytes bytes = larger_side(arguments, state.group->size());
-  return choices_of(state).find(arguments.collective,
-                                shifted(bytes, call.options.size_shift).value());
+  const std::uint64_t size = shifted(bytes, call.options.size_shift).value();
+  PlanTable& choices = choices_of(state);
+  const std::string& best = choices.find(arguments.collective, size, kind);
+  if (may_take(best, call, kind)) return best;
+  return choices.find(arguments.collective, size, PlanTable::Kind::kSchedule);
 }
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.
@@ -142,6 +152,7 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   const std::string base = algorithm.substr(0, algorithm.find(':'));
   auto info = find_algorithm(collective, base);
   if (!info) return info.error();
+  if ((*info)->delegate != nullptr) return make_delegate_plan(**info, state);
   auto schedule = build(call, algorithm, group);
   if (!schedule) return schedule.error();
   if (needs_end_together(call.arguments)) schedule = synchronized(*std::move(schedule));
@@ -149,16 +160,17 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   plan->fingerprint = fingerprint(*schedule);
   auto verified = verify(*std::move(schedule));
   if (!verified) return verified.error();
-  plan->program = std::make_shared<const Program>(specialize(*verified, group.self.value()));
-  plan->touches_out = touches_out(*plan->program);
+  auto program = std::make_shared<const Program>(specialize(*verified, group.self.value()));
+  plan->touches_out = touches_out(*program);
   plan->algorithm = index_of(**info);
-  if (auto met = connect(group, *state.context, plan->program->peers); !met) return met.error();
+  if (auto met = connect(group, *state.context, program->peers); !met) return met.error();
   plan->label = std::string(name(collective)) + " " + algorithm;
   std::set<std::string_view> used;
-  for (const std::int64_t peer : plan->program->peers) {
+  for (const std::int64_t peer : program->peers) {
     used.insert(group.transports[static_cast<std::size_t>(peer)]->capabilities().name);
   }
   for (const std::string_view transport : used) plan->label += " " + std::string(transport);
+  plan->executable = std::move(program);
   return plan;
 }
 
@@ -180,13 +192,15 @@ Result<void> connect(const Group& group, ContextState& context,
   return {};
 }
 
-Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state) {
+Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state,
+                                        PlanTable::Kind kind) {
   const Arguments& arguments = call.arguments;
   const Collective collective = arguments.collective;
   const std::int64_t root = has_root(collective) ? arguments.root.value() : 0;
   const std::lock_guard lock(state.plans_mutex);
   for (;;) {
-    const std::string algorithm = choose(call, state);
+    const std::string algorithm = choose(call, state, kind);
+    if (!may_take(algorithm, call, kind)) return unsuited_error(call, algorithm);
     const PlanKey key{collective, algorithm, root, call.options.deterministic,
                       needs_end_together(arguments)};
     auto found = state.plans.find(key);

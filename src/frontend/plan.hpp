@@ -13,7 +13,9 @@ namespace farandole {
 /// Errors    kInvalidArgument: no such algorithm, or one that cannot run chunks of different
 ///           lengths. Else those of verify() and connect().
 /// Blocking  the first time, until this rank's peers have come.
-Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state);
+/// `kind`: kSchedule refuses delegates, for calls that the library has changed.
+Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state,
+                                        PlanTable::Kind kind = PlanTable::Kind::kAny);
 
 /// Connects to ranks of the group, each named once.
 Result<void> connect(const Group& group, ContextState& context,

@@ -89,7 +89,7 @@ std::string describe(const Signature& signature) {
     const bool to = collective == Collective::kReduce || collective == Collective::kGather;
     text += (to ? " to root " : " from root ") + std::to_string(signature.root);
   }
-  if (signature.algorithm == kRegistered) return text + " by a schedule from a file";
+  if (signature.algorithm == kRegistered) return text + " by a registered algorithm";
   return text + " by " + std::string(algorithms()[signature.algorithm]->name);
 }
 

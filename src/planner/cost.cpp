@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "algorithms/spec.hpp"
+#include "delegates/delegate.hpp"
 #include "planner/formulas/formulas.hpp"
 
 namespace farandole {
@@ -25,6 +26,18 @@ Result<const Formula*> find_formula(const AlgorithmInfo& info) {
                                          "\" for " + std::string(name(info.collective))};
 }
 
+/// All that a delegate says of itself: one stage.
+Cost delegate_cost(const Delegate& delegate, Collective collective, double bytes, Levels& levels) {
+  if (levels.rank_count() == 1) return {};
+  const bool inside = levels.rank_count() <= levels.ranks_per_host();
+  const DelegatePrice price =
+      delegate.price(collective, levels.rank_count(), levels.ranks_per_host());
+  return {{{.name = std::string(delegate.name()),
+            .hop = inside ? Hop::kHost : Hop::kFabric,
+            .alpha = price.seconds,
+            .bytes = bytes * price.seconds_per_byte}}};
+}
+
 }  // namespace
 
 double Cost::seconds() const {
@@ -35,6 +48,9 @@ double Cost::seconds() const {
 Result<Cost> predict(Collective collective, std::string_view spec, double bytes, Levels& levels) {
   auto parsed = parse_spec(collective, spec, levels.rank_count(), 0);
   if (!parsed) return parsed.error();
+  if (const Delegate* delegate = parsed->info->delegate) {
+    return delegate_cost(*delegate, collective, bytes, levels);
+  }
   const auto formula = find_formula(*parsed->info);
   if (!formula) return formula.error();
   CostSheet sheet(levels, parsed->parameters, bytes);

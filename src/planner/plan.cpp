@@ -138,6 +138,9 @@ std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
     if (found.size() > options.hierarchies) found.resize(options.hierarchies);
     for (RankedHierarchy& hierarchy : found) add(std::move(hierarchy.spec));
   }
+  for (const AlgorithmInfo* info : options.delegates) {
+    if (info->collective == collective) add(std::string(info->name));
+  }
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   return candidates;
 }

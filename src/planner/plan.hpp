@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/registry.hpp"
 #include "farandole/types.hpp"
 #include "planner/cost.hpp"
 #include "planner/factorizations.hpp"
@@ -22,6 +23,8 @@ struct Candidate {
 struct PlanOptions {
   std::size_t hierarchies = 4;  // the best so many take part
   HierarchySearch search;
+  /// Rows of delegates that reach the ranks and take part.
+  std::vector<const AlgorithmInfo*> delegates = {};
 };
 
 /// All that can run a call over these levels, fastest first: every algorithm of the collective that

@@ -27,21 +27,29 @@ std::uint64_t SizeClass::limit(std::size_t size_class) {
 }
 
 PlanTable::PlanTable(Machine machine, const Placement& placement, const GroupShape& shape,
-                     TuningTable tuning)
-    : levels_(std::move(machine), placement), shape_(shape), tuning_(std::move(tuning)) {}
+                     TuningTable tuning, std::vector<const AlgorithmInfo*> delegates)
+    : levels_(std::move(machine), placement),
+      shape_(shape),
+      tuning_(std::move(tuning)),
+      delegates_(std::move(delegates)) {}
 
-const std::string& PlanTable::find(Collective collective, std::uint64_t bytes) {
-  auto& classes = known_[static_cast<std::size_t>(collective)];
+const std::string& PlanTable::find(Collective collective, std::uint64_t bytes, Kind kind) {
+  auto& classes = known_[static_cast<std::size_t>(kind)][static_cast<std::size_t>(collective)];
   if (!classes) classes = std::make_unique<Classes>();
   const std::size_t size_class = SizeClass::of(bytes);
   std::string& cell = (*classes)[size_class];
-  return cell.empty() ? fill(collective, SizeClass::limit(size_class), cell) : cell;
+  return cell.empty() ? fill(collective, SizeClass::limit(size_class), kind, cell) : cell;
 }
 
-const std::string& PlanTable::fill(Collective collective, std::uint64_t bytes, std::string& cell) {
+const std::string& PlanTable::fill(Collective collective, std::uint64_t bytes, Kind kind,
+                                   std::string& cell) {
   const std::string_view tuned = tuning_.find(collective, bytes, shape_);
-  if (!tuned.empty()) return cell = tuned;
-  return cell = choose(plan(collective, static_cast<double>(bytes), levels_)).spec;
+  if (!tuned.empty() && (kind == Kind::kAny || find_delegate(collective, tuned) == nullptr)) {
+    return cell = tuned;
+  }
+  PlanOptions options;
+  if (kind == Kind::kAny) options.delegates = delegates_;
+  return cell = choose(plan(collective, static_cast<double>(bytes), levels_, options)).spec;
 }
 
 void PlanTable::set(Collective collective, std::uint64_t bytes, std::string_view spec) {
@@ -55,7 +63,9 @@ void PlanTable::set(Collective collective, std::uint64_t bytes, std::string_view
   });
   entry.spec = spec;
   if (!spec.empty()) tuning_.entries.insert(tuning_.entries.begin(), entry);
-  if (auto& classes = known_[static_cast<std::size_t>(collective)]) (*classes)[size_class].clear();
+  for (Known& known : known_) {
+    if (auto& classes = known[static_cast<std::size_t>(collective)]) (*classes)[size_class].clear();
+  }
 }
 
 }  // namespace farandole

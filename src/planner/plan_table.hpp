@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "algorithms/registry.hpp"
 #include "farandole/types.hpp"
 #include "planner/levels.hpp"
 #include "planner/tuning.hpp"
@@ -30,11 +32,14 @@ struct SizeClass {
 /// Memory    130 classes per collective.
 class PlanTable {
  public:
+  /// `delegates`: those that reach the ranks.
   PlanTable(Machine machine, const Placement& placement, const GroupShape& shape,
-            TuningTable tuning);
+            TuningTable tuning, std::vector<const AlgorithmInfo*> delegates = {});
 
-  /// The spec for a call; stays where it is until set() or clear(). `bytes` as predict() counts.
-  const std::string& find(Collective collective, std::uint64_t bytes);
+  /// What a call can run by; a delegate does not take every call.
+  enum class Kind : std::uint8_t { kAny, kSchedule };
+  /// The spec for a call; stays where it is until set(). `bytes` as predict() counts.
+  const std::string& find(Collective collective, std::uint64_t bytes, Kind kind = Kind::kAny);
 
   /// From now on calls in the size class of `bytes` take `spec`; empty: what they took before.
   /// Goes before the tuning table, as an entry of its own.
@@ -44,12 +49,14 @@ class PlanTable {
 
  private:
   using Classes = std::array<std::string, SizeClass::kCount>;
-  const std::string& fill(Collective collective, std::uint64_t bytes, std::string& cell);
+  const std::string& fill(Collective collective, std::uint64_t bytes, Kind kind, std::string& cell);
 
   Levels levels_;
   const GroupShape shape_;
   TuningTable tuning_;
-  std::array<std::unique_ptr<Classes>, kCollectiveCount> known_;  // empty string: not yet asked
+  const std::vector<const AlgorithmInfo*> delegates_;
+  using Known = std::array<std::unique_ptr<Classes>, kCollectiveCount>;
+  std::array<Known, 2> known_;  // by Kind; empty string: not yet asked
 };
 
 }  // namespace farandole

@@ -82,7 +82,7 @@ def test_ranks_with_different_files_are_told(
     assert len(lines) == 3
     for line in lines:
         assert "ranks disagree on allreduce" in line
-        assert "by a schedule from a file" in line
+        assert "by a registered algorithm" in line
 
 
 def test_a_file_that_is_wrong_ends_the_start(start: Start, write: Write, tmp_path: Path) -> None:

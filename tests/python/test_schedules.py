@@ -90,7 +90,7 @@ def test_ranks_that_take_another_algorithm_are_told() -> None:
     name = farandole.Schedule.load(STAR).register()
 
     def body(world: Communicator) -> None:
-        with pytest.raises(errors.MismatchError, match="by a schedule from a file"):
+        with pytest.raises(errors.MismatchError, match="by a registered algorithm"):
             world.allreduce(np.ones(4), algorithm="ring" if world.rank == 1 else name)
         assert np.array_equal(world.allreduce(np.ones(4), algorithm=name), np.full(4, 3.0))
 

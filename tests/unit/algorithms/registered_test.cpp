@@ -3,7 +3,7 @@
 // Goal: a schedule that a person wrote is an algorithm once it is registered, for its own number of
 // ranks and root alone; what is wrong with a file is said with the file and the place.
 // Method: files written here, found again through the functions that all callers use.
-#include "algorithms/written.hpp"
+#include "algorithms/registered.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -3,17 +3,23 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "algorithms/registry.hpp"
+#include "delegates/delegate.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 #include "schedule/schedule.hpp"
 
-// Schedules that a person wrote (docs/formats/schedule.md). Once registered, they are rows of the
-// algorithm table of this process: the name in the schedule's line `algorithm` is a spec that
-// build_schedule() takes, for the number of ranks and the root that the schedule is for.
+// Rows that are added to the algorithm table of this process.
+//
+// A schedule that a person wrote (docs/formats/schedule.md): the name in its line `algorithm` is a
+// spec that build_schedule() takes, for the number of ranks and the root that the schedule is for.
+//
+// A delegate (delegates/delegate.hpp): its name is an algorithm of each of its collectives.
 //
 // Threads   all functions: any.
 // Memory    what is registered stays until the process ends.
@@ -30,10 +36,18 @@ Result<VerifiedSchedule> load_schedule(const std::string& path);
 ///           schedule for the same collective, number of ranks and root.
 Result<const AlgorithmInfo*> register_schedule(const VerifiedSchedule& schedule);
 
-/// The row of the schedules with this name; null if there is none.
-const AlgorithmInfo* find_written(Collective collective, std::string_view name);
+/// Adds a delegate for each of its collectives. All ranks add the same ones, before they make
+/// communicators.
+/// Errors    kInvalidArgument: the name is taken for one of the collectives.
+Result<void> register_delegate(std::shared_ptr<const Delegate> delegate);
 
-/// The schedule of such a row for so many ranks, and this root if the collective has one.
+/// All rows that were added, in that order.
+std::vector<const AlgorithmInfo*> registered_algorithms();
+
+/// The row that was added with this name; null if there is none.
+const AlgorithmInfo* find_registered(Collective collective, std::string_view name);
+
+/// The schedule of a row of schedules for so many ranks, and this root if the collective has one.
 /// Errors    kInvalidArgument naming what there is instead.
 Result<Schedule> written_schedule(const AlgorithmInfo& row, std::int64_t rank_count,
                                   std::int64_t root);

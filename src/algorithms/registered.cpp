@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "algorithms/written.hpp"
+#include "algorithms/registered.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -19,9 +19,9 @@
 namespace farandole {
 namespace {
 
-/// Schedules of one name for one collective; `info` refers to the strings beside it.
-struct WrittenRow {
-  WrittenRow(Collective collective, std::string_view given)
+/// Schedules of one name for one collective, or a delegate; `info` refers to the name beside it.
+struct RegisteredRow {
+  RegisteredRow(Collective collective, std::string_view given)
       : name(given),
         info{.collective = collective,
              .name = name,
@@ -32,20 +32,34 @@ struct WrittenRow {
              .options = "",
              .ranks_max = kRanksMax,
              .build = nullptr} {}
-  WrittenRow(const WrittenRow&) = delete;
-  WrittenRow& operator=(const WrittenRow&) = delete;
-  ~WrittenRow() = default;
+  RegisteredRow(Collective collective, std::shared_ptr<const Delegate> given)
+      : name(given->name()),
+        info{.collective = collective,
+             .name = name,
+             .summary = given->summary(),
+             .cost = "a + n b",
+             .source = "delegate",
+             .needs = "ranks that it reaches",
+             .options = "",
+             .ranks_max = kRanksMax,
+             .build = nullptr,
+             .delegate = given.get()},
+        delegate(std::move(given)) {}
+  RegisteredRow(const RegisteredRow&) = delete;
+  RegisteredRow& operator=(const RegisteredRow&) = delete;
+  ~RegisteredRow() = default;
 
   const std::string name;
   const AlgorithmInfo info;
   std::vector<Schedule> schedules;  // at most one per number of ranks and root
+  const std::shared_ptr<const Delegate> delegate;
 };
 
-struct WrittenTable {
+struct RegisteredTable {
   std::mutex mutex;
-  std::vector<std::unique_ptr<WrittenRow>> rows;
+  std::vector<std::unique_ptr<RegisteredRow>> rows;
 
-  WrittenRow* find(Collective collective, std::string_view name) {
+  RegisteredRow* find(Collective collective, std::string_view name) {
     const auto found = std::ranges::find_if(rows, [&](const auto& row) {
       return row->info.collective == collective && row->name == name;
     });
@@ -53,8 +67,8 @@ struct WrittenTable {
   }
 };
 
-WrittenTable& written_table() {
-  static WrittenTable& table = *new WrittenTable;  // rows may be looked at until the very end
+RegisteredTable& registered_table() {
+  static RegisteredTable& table = *new RegisteredTable;  // rows may be looked at until the very end
   return table;
 }
 
@@ -62,6 +76,12 @@ std::string ranks_and_root(const Schedule& schedule) {
   std::string text = std::to_string(schedule.rank_count) + " ranks";
   if (has_root(schedule.collective)) text += " and root " + std::to_string(root_rank(schedule));
   return text;
+}
+
+bool is_of_the_library(Collective collective, std::string_view name) {
+  return std::ranges::any_of(algorithms(), [&](const AlgorithmInfo* info) {
+    return info->collective == collective && info->name == name;
+  });
 }
 
 Error wrong_schedule(const std::string& path, const std::string& why) {
@@ -118,18 +138,17 @@ Result<const AlgorithmInfo*> register_schedule(const VerifiedSchedule& verified)
                      std::string(name(schedule.collective)) + ": that is the name of " + whose +
                      "; allowed is one of its own in the line \"algorithm\"."};
   };
-  for (const AlgorithmInfo* info : algorithms()) {
-    if (info->collective == schedule.collective && info->name == schedule.algorithm) {
-      return refused("an algorithm of the library");
-    }
+  if (is_of_the_library(schedule.collective, schedule.algorithm)) {
+    return refused("an algorithm of the library");
   }
-  WrittenTable& table = written_table();
+  RegisteredTable& table = registered_table();
   const std::lock_guard lock(table.mutex);
-  WrittenRow* row = table.find(schedule.collective, schedule.algorithm);
+  RegisteredRow* row = table.find(schedule.collective, schedule.algorithm);
   if (row == nullptr) {
-    table.rows.push_back(std::make_unique<WrittenRow>(schedule.collective, schedule.algorithm));
+    table.rows.push_back(std::make_unique<RegisteredRow>(schedule.collective, schedule.algorithm));
     row = table.rows.back().get();
   }
+  if (row->delegate) return refused("a delegate");
   for (const Schedule& other : row->schedules) {
     if (other.rank_count != schedule.rank_count || root_rank(other) != root_rank(schedule)) {
       continue;
@@ -141,16 +160,43 @@ Result<const AlgorithmInfo*> register_schedule(const VerifiedSchedule& verified)
   return &row->info;
 }
 
-const AlgorithmInfo* find_written(Collective collective, std::string_view name) {
-  WrittenTable& table = written_table();
+Result<void> register_delegate(std::shared_ptr<const Delegate> delegate) {
+  RegisteredTable& table = registered_table();
   const std::lock_guard lock(table.mutex);
-  const WrittenRow* row = table.find(collective, name);
+  for (const Collective collective : delegate->collectives()) {
+    if (!is_of_the_library(collective, delegate->name()) &&
+        table.find(collective, delegate->name()) == nullptr) {
+      continue;
+    }
+    return Error{ErrorKind::kInvalidArgument, "delegate \"" + std::string(delegate->name()) +
+                                                  "\": there is an algorithm of that "
+                                                  "name for " +
+                                                  std::string(name(collective)) + "."};
+  }
+  for (const Collective collective : delegate->collectives()) {
+    table.rows.push_back(std::make_unique<RegisteredRow>(collective, delegate));
+  }
+  return {};
+}
+
+std::vector<const AlgorithmInfo*> registered_algorithms() {
+  RegisteredTable& table = registered_table();
+  const std::lock_guard lock(table.mutex);
+  std::vector<const AlgorithmInfo*> rows;
+  for (const auto& row : table.rows) rows.push_back(&row->info);
+  return rows;
+}
+
+const AlgorithmInfo* find_registered(Collective collective, std::string_view name) {
+  RegisteredTable& table = registered_table();
+  const std::lock_guard lock(table.mutex);
+  const RegisteredRow* row = table.find(collective, name);
   return row == nullptr ? nullptr : &row->info;
 }
 
 Result<Schedule> written_schedule(const AlgorithmInfo& row, std::int64_t rank_count,
                                   std::int64_t root) {
-  WrittenTable& table = written_table();
+  RegisteredTable& table = registered_table();
   const std::lock_guard lock(table.mutex);
   std::string known;
   for (const Schedule& schedule : table.find(row.collective, row.name)->schedules) {

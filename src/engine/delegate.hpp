@@ -1,0 +1,49 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "delegates/delegate.hpp"
+#include "engine/operation.hpp"
+
+namespace farandole {
+
+/// A collective that a delegate runs.
+struct DelegateSpec {
+  OperationTerms terms;
+  OperationId id;
+  std::shared_ptr<DelegateGroup> delegate;
+  std::string algorithm;  // the delegate's name
+  DelegateCall call;      // without its sequence, which is that of the id
+  Signature signature;
+};
+
+/// One in flight: started, then polled. That ranks disagree shows in the claims that they make
+/// about operations which stand still. What fails in the delegate of one rank fails on all ranks.
+class DelegateOperation final : public Operation {
+ public:
+  explicit DelegateOperation(DelegateSpec spec);
+
+  void set_id(OperationId id) override { spec_.id = id; }
+  const OperationId* id() const override { return &spec_.id; }
+  Signature signature() const override { return spec_.signature; }
+  void withdraw(Farewell& words) const override;
+  std::optional<Rank> lost_peer() const override { return std::nullopt; }
+  bool done_by(Rank world_rank, const Farewell& farewell) const override;
+  std::string description() const override;
+  std::string state() const override;
+
+ private:
+  bool begin() override;
+  bool advance() override;
+  bool cancel() override;
+  std::uint64_t progress() const override { return run_ != nullptr ? 1 : 0; }
+
+  DelegateSpec spec_;  // without its terms, which are terms()
+  std::unique_ptr<DelegateRun> run_;
+};
+
+}  // namespace farandole

@@ -1,0 +1,17 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <variant>
+
+#include "delegates/delegate.hpp"
+#include "schedule/program.hpp"
+
+namespace farandole {
+
+/// What a communicator runs a collective by: a schedule made ready for this rank, which the engine
+/// steps, or a delegate that has been joined.
+using Executable = std::variant<std::shared_ptr<const Program>, std::shared_ptr<DelegateGroup>>;
+
+}  // namespace farandole

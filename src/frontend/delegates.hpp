@@ -1,0 +1,34 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/operation.hpp"
+#include "frontend/call.hpp"
+
+namespace farandole {
+
+/// Rows of the delegates that reach all ranks of the communicator.
+std::vector<const AlgorithmInfo*> reachable_delegates(const CommunicatorState& state);
+
+/// Whether a delegate can run the call: its collective and types, equal chunks, no order of
+/// operands that is asked for.
+bool suits(const Delegate& delegate, const Call& call);
+
+/// kInvalidArgument: the delegate `name` cannot run the call.
+Error unsuited_error(const Call& call, const std::string& name);
+
+/// The plan of calls by the delegate of a row, which they suit. Joins it at the communicator's
+/// first call. Errors    kInvalidArgument if it does not reach all ranks. Those of
+/// Delegate::join(). Blocking  the first time, as Delegate::join().
+Result<std::shared_ptr<Plan>> make_delegate_plan(const AlgorithmInfo& row,
+                                                 CommunicatorState& state);
+
+/// An operation for the call, by a plan that is one of a delegate.
+std::shared_ptr<Operation> make_delegate_operation(const Call& call, const Plan& plan,
+                                                   const CommunicatorState& state);
+
+}  // namespace farandole
