@@ -5,8 +5,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include "algorithms/registry.hpp"
 #include "algorithms/registered.hpp"
+#include "algorithms/registry.hpp"
 #include "bindings.hpp"
 #include "schedule/expand.hpp"
 #include "schedule/text.hpp"
@@ -32,6 +32,23 @@ nb::list algorithm_table() {
     row["options"] = text(info->options);
     row["ranks_max"] = nb::str(std::to_string(info->ranks_max).c_str());
     row["source"] = text(info->source);
+    rows.append(row);
+  }
+  return rows;
+}
+
+/// The delegates of this process, and what a call costs so many ranks of one host.
+nb::list delegate_table(std::int64_t rank_count) {
+  nb::list rows;
+  for (const AlgorithmInfo* info : registered_algorithms()) {
+    if (info->delegate == nullptr) continue;
+    const DelegatePrice price = info->delegate->price(info->collective, rank_count, rank_count);
+    nb::dict row;
+    row["collective"] = text(name(info->collective));
+    row["name"] = text(info->name);
+    row["summary"] = text(info->summary);
+    row["seconds"] = price.seconds;
+    row["seconds_per_byte"] = price.seconds_per_byte;
     rows.append(row);
   }
   return rows;
@@ -119,6 +136,7 @@ nb::list expand_schedule(const Schedule& schedule) {
 
 void bind_schedule(nb::module_& module) {
   module.def("algorithms", &algorithm_table);
+  module.def("delegates", &delegate_table, nb::arg("rank_count"));
   nb::class_<Schedule>(module, "Schedule")
       .def_static("build", &build, nb::arg("collective"), nb::arg("algorithm"),
                   nb::arg("rank_count"), nb::arg("root") = 0, nb::arg("deterministic") = false)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <numeric>
 
@@ -25,9 +26,15 @@ bool is_time(double seconds) {
   return std::isfinite(seconds) && seconds >= 0;
 }
 
+std::int64_t ranks_of(const SimulatedCall& call) {
+  return call.by_delegate ? call.by_delegate->rank_count : call.schedule->rank_count;
+}
+
 Result<void> check(const SimulatedCall& call, const Network& network) {
-  if (call.schedule == nullptr) return invalid("argument 'schedule' is missing.");
-  const auto p = static_cast<std::size_t>(call.schedule->rank_count);
+  if (call.schedule == nullptr && !call.by_delegate) {
+    return invalid("argument 'schedule' is missing.");
+  }
+  const auto p = static_cast<std::size_t>(ranks_of(call));
   const auto places = static_cast<std::size_t>(network.rank_count());
   if (!is_time(call.bytes)) {
     return invalid("argument 'bytes' is " + std::to_string(call.bytes) +
@@ -85,7 +92,42 @@ std::vector<Simulation::LinkUse> busiest(const Network& network, const PathResul
   return uses;
 }
 
-std::string stage_name(const Schedule& schedule, std::size_t stage) {
+/// The most ranks of the call that one host has.
+std::int64_t most_per_host(const SimulatedCall& call, const Network& network) {
+  std::map<std::int32_t, std::int64_t> ranks;
+  std::int64_t most = 0;
+  for (std::int64_t rank = 0; rank < ranks_of(call); ++rank) {
+    const auto placed = call.ranks.empty() ? static_cast<std::int32_t>(rank)
+                                           : call.ranks[static_cast<std::size_t>(rank)];
+    most = std::max(most, ++ranks[network.host(placed)]);
+  }
+  return most;
+}
+
+/// When the ranks of a delegate's call end, and how long it took.
+struct DelegateTimes {
+  double finish = 0, seconds = 0;
+};
+DelegateTimes times_of(const SimulatedCall& call, const Network& network,
+                       const SimulationOptions& options) {
+  const auto& [delegate, collective, rank_count] = *call.by_delegate;
+  double slowest = options.slow_down.empty() ? 1.0 : 0.0;
+  for (std::int64_t rank = 0; rank < rank_count && !options.slow_down.empty(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const auto placed = call.ranks.empty() ? at : static_cast<std::size_t>(call.ranks[at]);
+    slowest = std::max(slowest, options.slow_down[placed]);
+  }
+  const auto& starts = call.start_seconds;
+  const double begin = starts.empty() ? 0.0 : *std::ranges::max_element(starts);
+  DelegatePrice price = delegate->price(collective, rank_count, most_per_host(call, network));
+  price.seconds *= slowest;
+  const double seconds = rank_count == 1 ? 0.0 : price.of(call.bytes);
+  return {begin + seconds, seconds};
+}
+
+std::string stage_name(const SimulatedCall& call, std::size_t stage) {
+  if (call.by_delegate) return std::string(call.by_delegate->delegate->name());
+  const Schedule& schedule = *call.schedule;
   return schedule.stages.empty() ? schedule.algorithm : schedule.stages[stage].name;
 }
 
@@ -94,6 +136,8 @@ std::string stage_name(const Schedule& schedule, std::size_t stage) {
 struct Simulator::State {
   explicit State(Network given) : network(std::move(given)), patterns(network) {}
 
+  Result<PathResult> run_all(std::span<const SimulatedCall> calls, const SimulationOptions& options,
+                             SimulationPath& taken);
   Result<PathResult> run(std::span<const SimulatedCall> calls, const SimulationOptions& options,
                          SimulationPath& taken);
 
@@ -119,6 +163,35 @@ Result<PathResult> Simulator::State::run(std::span<const SimulatedCall> calls,
   return simulate_events(network, calls, options);
 }
 
+/// Schedules share the links; what delegates run is put beside them.
+Result<PathResult> Simulator::State::run_all(std::span<const SimulatedCall> calls,
+                                             const SimulationOptions& options,
+                                             SimulationPath& taken) {
+  std::vector<SimulatedCall> scheduled;
+  for (const SimulatedCall& call : calls) {
+    if (!call.by_delegate) scheduled.push_back(call);
+  }
+  if (scheduled.size() == calls.size()) return run(calls, options, taken);
+  PathResult result;
+  result.link_bytes.resize(network.capacities().size());
+  if (!scheduled.empty()) {
+    auto found = run(scheduled, options, taken);
+    if (!found) return found;
+    result = *std::move(found);
+  }
+  for (std::size_t c = 0; c < calls.size(); ++c) {
+    if (!calls[c].by_delegate) continue;
+    const DelegateTimes times = times_of(calls[c], network, options);
+    const auto at = static_cast<std::ptrdiff_t>(c);
+    const auto p = static_cast<std::size_t>(ranks_of(calls[c]));
+    result.finish_seconds.insert(result.finish_seconds.begin() + at,
+                                 std::vector<double>(p, times.finish));
+    result.stage_seconds.insert(result.stage_seconds.begin() + at, {times.seconds});
+    result.seconds = std::max(result.seconds, times.finish);
+  }
+  return result;
+}
+
 Simulator::Simulator(Network network) : state_(std::make_unique<State>(std::move(network))) {}
 Simulator::Simulator(Simulator&&) noexcept = default;
 Simulator& Simulator::operator=(Simulator&&) noexcept = default;
@@ -137,7 +210,7 @@ Result<Simulation> Simulator::run(std::span<const SimulatedCall> calls,
   if (auto checked = check(options, network()); !checked) return std::move(checked).error();
   const std::lock_guard lock(state_->running);
   Simulation simulation;
-  auto result = state_->run(calls, options, simulation.path);
+  auto result = state_->run_all(calls, options, simulation.path);
   if (!result) return std::move(result).error();
   simulation.seconds = result->seconds;
   simulation.exact = result->exact;
@@ -145,8 +218,7 @@ Result<Simulation> Simulator::run(std::span<const SimulatedCall> calls,
   simulation.bytes = result->bytes;
   for (std::size_t c = 0; c < calls.size(); ++c) {
     for (std::size_t s = 0; s < result->stage_seconds[c].size(); ++s) {
-      simulation.stages.push_back(
-          {c, stage_name(*calls[c].schedule, s), result->stage_seconds[c][s]});
+      simulation.stages.push_back({c, stage_name(calls[c], s), result->stage_seconds[c][s]});
     }
   }
   simulation.busiest = busiest(network(), *result, options.busiest_links);

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "delegates/delegate.hpp"
 #include "farandole/result.hpp"
 #include "model/network.hpp"
 #include "schedule/schedule.hpp"
@@ -31,6 +33,14 @@ struct SimulatedCall {
   double bytes = 0;                    // of the larger side, per rank
   std::vector<std::int32_t> ranks;     // [schedule ranks]: of the network. Empty: 0, 1, 2, ...
   std::vector<double> start_seconds;   // [schedule ranks]: when each arrives. Empty: at 0
+  /// In place of the schedule. Its ranks end together, its price after the last has arrived; it
+  /// uses no link that others share. A rank that is slow makes its start-up longer.
+  struct ByDelegate {
+    const Delegate* delegate = nullptr;
+    Collective collective = Collective::kAllreduce;
+    std::int64_t rank_count = 1;
+  };
+  std::optional<ByDelegate> by_delegate = std::nullopt;
 };
 
 enum class SimulationPath : std::uint8_t {

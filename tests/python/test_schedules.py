@@ -17,7 +17,7 @@ from rank_threads import on_ranks
 from typer.testing import CliRunner
 
 import farandole
-from farandole import errors
+from farandole import _native, errors
 from farandole.cli.app import app
 from farandole.core.communicator import Communicator
 
@@ -144,3 +144,19 @@ def test_commands_take_files(tmp_path: Path, damaged: Path) -> None:
 )
 def test_commands_refuse_what_makes_no_sense(arguments: tuple[object, ...]) -> None:
     ran(*arguments, status=2)
+
+
+# Goal: a delegate is explained as the one step that it is. Method: a table with one row, since a
+# program registers its delegates itself.
+def test_a_delegate_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    price = {"seconds": 2e-6, "seconds_per_byte": 1e-9}
+    row = {"collective": "allreduce", "name": "other", "summary": "Another library.", **price}
+    assert _native.delegates(4) == []
+    monkeypatch.setattr(_native, "delegates", lambda rank_count: [row] if rank_count == 8 else [])
+    lines = ran("explain", "allreduce", "--algorithm", "other", "-n", 8).splitlines()
+    assert lines[:2] == ["allreduce · other · 8 ranks", "Another library."]
+    assert "one step" in lines[2]
+    assert "2.00 us" in lines[3]
+    assert "1.05 ms per MiB" in lines[3]
+    ran("explain", "allreduce", "--algorithm", "other", "-n", 8, "--text", status=2)
+    ran("explain", "allreduce", "--algorithm", "other", "-n", 7, status=2)

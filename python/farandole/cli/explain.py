@@ -59,6 +59,11 @@ def explain(
         shown = load_schedule(schedule, given | {"--root": root}, RANKS_MAX).native
     elif collective is None or algorithm is None:
         raise typer.BadParameter("give COLLECTIVE and --algorithm, or --schedule")
+    elif row := _delegate(collective, algorithm, rank_count or 4):
+        if text or svg is not None:
+            raise typer.BadParameter(f"{algorithm} is a delegate, which has no schedule to show")
+        _print_delegate(row, rank_count or 4)
+        return
     else:
         shown = _native.Schedule.build(collective, algorithm, rank_count or 4, root or 0)
     if text:
@@ -77,6 +82,25 @@ def explain(
     if algorithm is not None:
         about = _about(_native.algorithms(), shown.collective, algorithm)
     _print(drawing, title, facts, about)
+
+
+def _delegate(collective: str, algorithm: str, rank_count: int) -> dict[str, Any] | None:
+    from farandole import _native
+
+    for row in _native.delegates(rank_count):
+        if (row["collective"], row["name"]) == (collective, algorithm):
+            return row
+    return None
+
+
+def _print_delegate(row: dict[str, Any], rank_count: int) -> None:
+    from farandole.report.units import seconds_text
+
+    per_mib = seconds_text(row["seconds_per_byte"] * (1 << 20))
+    print(f"{row['collective']} · {row['name']} · {rank_count} ranks")
+    print(row["summary"])
+    print("one step: a delegate runs the whole collective outside the engine")
+    print(f"time on one host {seconds_text(row['seconds'])} + {per_mib} per MiB")
 
 
 def _write_svg(path: Path, drawing: Any, title: str, facts: str) -> None:
