@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -16,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "algorithms/registered.hpp"
 #include "delegates/delegate.hpp"
 #include "reduce/reduce.hpp"
 
@@ -33,6 +36,15 @@ class Copier final : public Delegate {
   /// The name of the one that costs next to nothing; the others cost a day, so that nobody takes
   /// them but by name. Set while there are no ranks.
   static inline std::string cheap;
+
+  /// Registers one, once in this process; returns its name.
+  static std::string add(const std::string& name, Options options = {}) {
+    options.name = name;
+    if (!find_registered(Collective::kAllreduce, name)) {
+      EXPECT_TRUE(register_delegate(std::make_shared<Copier>(options)));
+    }
+    return name;
+  }
 
   std::string_view name() const override { return options_.name; }
   std::string_view summary() const override { return "A thread copies."; }

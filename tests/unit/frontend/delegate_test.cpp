@@ -12,21 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/registered.hpp"
 #include "unit/frontend/copier.hpp"
 #include "unit/frontend/ranks.hpp"
 
 namespace farandole::testing {
 namespace {
-
-/// Registered once in this process.
-std::string copier(const std::string& name, Copier::Options options = {}) {
-  options.name = name;
-  if (!find_registered(Collective::kAllreduce, name)) {
-    EXPECT_TRUE(register_delegate(std::make_shared<Copier>(options)));
-  }
-  return name;
-}
 
 Result<void> sum(Communicator& world, std::vector<float>& data, const std::string& algorithm = "",
                  Reduction reduction = Reduction::kSum) {
@@ -51,7 +41,7 @@ std::uint64_t calls_by(Context& context, const std::string& label) {
 class DelegateRuns : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DelegateRuns, EveryCollectiveThatItHas) {
-  const std::string name = copier("copier");
+  const std::string name = Copier::add("copier");
   Contexts contexts = make_ranks(3, GetParam());
   run_ranks(contexts, [&](Context& context, Communicator& world) {
     const int rank = world.rank().value();
@@ -83,7 +73,7 @@ TEST_P(DelegateRuns, EveryCollectiveThatItHas) {
 }
 
 TEST_P(DelegateRuns, InTheBackgroundAndOnPartsOfTheRanks) {
-  const std::string name = copier("copier");
+  const std::string name = Copier::add("copier");
   Contexts contexts = make_ranks(4, GetParam());
   run_ranks(contexts, [&](Context&, Communicator& world) {
     auto half = world.split(world.rank().value() % 2, 0);
@@ -105,7 +95,7 @@ TEST_P(DelegateRuns, InTheBackgroundAndOnPartsOfTheRanks) {
 }
 
 TEST_P(DelegateRuns, OnlyWhatItTakes) {
-  const std::string name = copier("copier");
+  const std::string name = Copier::add("copier");
   Contexts contexts = make_ranks(2, GetParam());
   run_ranks(contexts, [&](Context&, Communicator& world) {
     std::vector<float> data(10, 2.0F);
@@ -133,7 +123,7 @@ TEST_P(DelegateRuns, OnlyWhatItTakes) {
 }
 
 TEST_P(DelegateRuns, MismatchesAreToldEverywhere) {
-  const std::string name = copier("copier");
+  const std::string name = Copier::add("copier");
   Contexts contexts = make_ranks(3, GetParam());
   run_ranks(contexts, [&](Context&, Communicator& world) {
     const bool odd = world.rank() == Rank{1};
@@ -153,8 +143,8 @@ TEST_P(DelegateRuns, MismatchesAreToldEverywhere) {
 }
 
 TEST_P(DelegateRuns, ItsFailuresAreToldEverywhere) {
-  const std::string at_start = copier("copier_stuck", {.fails_at_start = Rank{1}});
-  const std::string later = copier("copier_broken", {.fails_later = Rank{2}});
+  const std::string at_start = Copier::add("copier_stuck", {.fails_at_start = Rank{1}});
+  const std::string later = Copier::add("copier_broken", {.fails_later = Rank{2}});
   Contexts contexts = make_ranks(3, GetParam());
   run_ranks(contexts, [&](Context&, Communicator& world) {
     std::vector<float> data(1000, 1.0F);
@@ -171,7 +161,7 @@ TEST_P(DelegateRuns, ItsFailuresAreToldEverywhere) {
 }
 
 TEST_P(DelegateRuns, RankThatLeavesFailsIt) {
-  const std::string name = copier("copier");
+  const std::string name = Copier::add("copier");
   Contexts contexts = make_ranks(3, GetParam());
   run_ranks(contexts, [&](Context& context, Communicator& world) {
     expect_sums_work(world, name);
@@ -184,7 +174,7 @@ TEST_P(DelegateRuns, RankThatLeavesFailsIt) {
 }
 
 TEST_P(DelegateRuns, AbortEndsIt) {
-  const std::string name = copier("copier");
+  const std::string name = Copier::add("copier");
   Contexts contexts = make_ranks(2, GetParam());
   run_ranks(contexts, [&](Context&, Communicator& world) {
     std::vector<float> data(1000, 1.0F);
@@ -201,7 +191,7 @@ TEST_P(DelegateRuns, AbortEndsIt) {
 INSTANTIATE_TEST_SUITE_P(Transports, DelegateRuns, ::testing::Values("inproc", "shm"));
 
 TEST(DelegateDeadline, EndsACallThatARankDoesNotJoin) {
-  const std::string name = copier("copier");
+  const std::string name = Copier::add("copier");
   setenv("FARANDOLE_OPERATION_TIMEOUT", "0.2", 1);
   Contexts contexts = make_ranks(2, "inproc");
   unsetenv("FARANDOLE_OPERATION_TIMEOUT");
@@ -220,7 +210,7 @@ TEST(DelegateDeadline, EndsACallThatARankDoesNotJoin) {
 }
 
 TEST(DelegatePriced, IsTakenWhereItIsTheFastest) {
-  Copier::cheap = copier("copier_free");
+  Copier::cheap = Copier::add("copier_free");
   {
     Contexts contexts = make_ranks(3, "inproc");
     run_ranks(contexts, [&](Context& context, Communicator& world) {
