@@ -24,14 +24,17 @@
 
 namespace farandole::testing {
 
+struct CopierOptions {
+  std::string name;
+  bool reaches_nobody = false;
+  std::optional<Rank> fails_at_start, fails_later;  // in the communicator
+};
+
 /// A delegate for ranks that are threads of one process: a thread of its own waits until all have
 /// come to a call, and then copies, and adds up, between their buffers.
 class Copier final : public Delegate {
  public:
-  struct Options {
-    std::string name;
-    std::optional<Rank> fails_at_start, fails_later;  // in the communicator
-  };
+  using Options = CopierOptions;
   explicit Copier(Options options) : options_(std::move(options)) {}
   /// The name of the one that costs next to nothing; the others cost a day, so that nobody takes
   /// them but by name. Set while there are no ranks.
@@ -54,6 +57,7 @@ class Copier final : public Delegate {
     return query.reduction != Reduction::kPremultipliedSum && query.dtype != DType::kBFloat16;
   }
   bool reaches(const DelegateMembers& members) const override {
+    if (options_.reaches_nobody) return false;
     return std::ranges::all_of(members.members, [&](const DelegateMembers::Member& member) {
       return member.host == members.members[0].host && member.pid == members.members[0].pid;
     });

@@ -209,6 +209,23 @@ TEST(DelegateDeadline, EndsACallThatARankDoesNotJoin) {
   });
 }
 
+TEST(DelegateThatReachesNobody, IsNotTaken) {
+  Copier::cheap = Copier::add("copier_alone", {.reaches_nobody = true});
+  {
+    Contexts contexts = make_ranks(2, "inproc");
+    run_ranks(contexts, [&](Context&, Communicator& world) {
+      EXPECT_NE(world.algorithm(Collective::kAllreduce, Bytes{4000}), "copier_alone");
+      expect_sums_work(world, "");
+      std::vector<float> data(1000, 3.0F);
+      const auto outcome = sum(world, data, "copier_alone");
+      ASSERT_FALSE(outcome);
+      EXPECT_EQ(outcome.error().kind, ErrorKind::kInvalidArgument);
+      EXPECT_NE(outcome.error().message.find("reaches all ranks"), std::string::npos);
+    });
+  }
+  Copier::cheap.clear();
+}
+
 TEST(DelegatePriced, IsTakenWhereItIsTheFastest) {
   Copier::cheap = Copier::add("copier_free");
   {
