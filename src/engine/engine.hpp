@@ -90,7 +90,7 @@ class Engine {
   /// What did not end well here.
   Farewell withdrawn();
 
-  /// `departure.state` of a clean one is the text of that rank's Farewell.
+  /// `departure.state` of a clean one is that rank's Farewell, encoded.
   void departed(const Departure& departure);
   /// Both live, but what the one sends does not reach the other: fails every operation of both.
   void stalled(Rank from, Rank to, std::string_view what);

@@ -34,7 +34,9 @@ void Engine::abort(Error error) {
 }
 
 void Engine::departed(const Departure& departure) {
-  Gone gone{departure.rank, departure.reason, departure.clean, Farewell::parse(departure.state)};
+  // A state that cannot be read promises nothing, so whatever waits for that rank fails.
+  Gone gone{departure.rank, departure.reason, departure.clean,
+            decode_farewell(departure.state).value_or(Farewell())};
   post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
 }
 

@@ -11,6 +11,7 @@
 #include "frontend/plan.hpp"
 #include "frontend/signature.hpp"
 #include "reduce/reduce.hpp"
+#include "transport/signature.hpp"
 
 namespace farandole {
 namespace {
@@ -171,13 +172,15 @@ void number(CollectiveOperation& operation, CommunicatorState& state) {
 /// before a byte of the operation has moved.
 Result<void> compare_across_ranks(const CollectiveOperation& operation, CommunicatorState& state) {
   const CollectiveSpec& mine = operation.spec();
-  std::vector<Signature> all(static_cast<std::size_t>(state.group->size()));
+  Writer own;
+  write(own, mine.signature);
+  std::string told(static_cast<std::size_t>(state.group->size()) * kSignatureBytes, '\0');
   const CallOptions options{
       .algorithm = "ring", .name = "argument check", .purpose = kArgumentCheck};
   const Arguments arguments{.collective = Collective::kAllgather,
-                            .in = &mine.signature,
-                            .out = all.data(),
-                            .count = Count{sizeof(Signature)}};
+                            .in = own.bytes().data(),
+                            .out = told.data(),
+                            .count = Count{kSignatureBytes}};
   const Call call{arguments, options};
   Lease comparing = state.operations.find(call, *state.group);
   if (!comparing) {
@@ -185,11 +188,14 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
   }
   number(*comparing, state);
   if (auto shown = state.context->engine->run(*comparing); !shown) return shown;
+  Reader reader(told);
+  const Signature first = read_signature(reader);
   bool equal = true;
-  std::string text;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    equal &= all[r] == all[0];
-    text += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + ": " + describe(all[r]);
+  std::string text = "rank 0: " + describe(first);
+  for (int rank = 1; rank < state.group->size(); ++rank) {
+    const Signature other = read_signature(reader);
+    equal &= other == first;
+    text += ", rank " + std::to_string(rank) + ": " + describe(other);
   }
   if (equal) return {};
   const std::string& called = operation.terms().name;

@@ -204,7 +204,7 @@ std::string farewell(ContextState& state) {
   const std::lock_guard lock(state.communicators_mutex);
   for (const Farewell& one : state.retired) add(one);
   all.limit(state.engine->withdrawn());
-  return all.text();
+  return encode(all);
 }
 
 /// Once, however often the process joins a job.
