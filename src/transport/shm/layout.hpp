@@ -141,6 +141,10 @@ struct alignas(kLine) Line {
   std::byte bytes[kLine];
 };
 
+/// What a rank's card says of this layout. It changes with every change of it, so that processes of
+/// two versions of the library refuse each other instead of misreading each other's memory.
+inline constexpr std::uint32_t kLayoutVersion = 1;
+
 struct Header {
   std::atomic<std::uint64_t> token;    // random; tells a peer that it found the right memory
   std::atomic<std::uint64_t> rings;    // offset of Ring[ranks_on_host]; 0 until there

@@ -63,6 +63,7 @@ Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
        shm::MemoryCard{::getpid(), memory.fd(), memory.file_bytes().value(), memory.room().value()}
            .text()},
       {"shm.token", std::to_string(token)},
+      {"shm.layout", std::to_string(shm::kLayoutVersion)},
       {"shm.process", shm::PeerProcess::card(&header_of(memory).token)},
       {"shm.doorbell", bell.address()}};
   if (AsymmetricFence::enabled()) cards.emplace("shm.fence", "asymmetric");
@@ -210,6 +211,13 @@ Result<void> ShmTransport::map(Peer& peer) {
     const auto found = member.cards.find(name);
     return found == member.cards.end() ? std::string() : found->second;
   };
+  const std::string layout = card("shm.layout");
+  if (layout != std::to_string(shm::kLayoutVersion)) {
+    return Error{ErrorKind::kUnsupported,
+                 text(peer.rank) + " lays its shared memory out in version '" + layout + "', " +
+                     text(self_) + " reads version " + std::to_string(shm::kLayoutVersion) +
+                     "; all ranks of a host need one version of the library."};
+  }
   Header* header = mapping->at<Header>(0);
   if (header == nullptr || std::to_string(header->token) != card("shm.token")) {
     return Error{ErrorKind::kUnsupported, "What " + text(self_) + " mapped is not the memory of " +

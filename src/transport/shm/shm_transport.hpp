@@ -47,7 +47,8 @@ class ShmTransport : public Transport {
   static std::atomic<std::uint32_t>& bell_word(Memory& memory);
 
   /// What peers need to reach this process: "shm.memory" (MemoryCard), "shm.token" (random,
-  /// also in the memory, so that a wrong mapping is noticed), "shm.process" (see PeerProcess),
+  /// also in the memory, so that a wrong mapping is noticed), "shm.layout" (version of layout.hpp),
+  /// "shm.process" (see PeerProcess),
   /// "shm.doorbell", and "shm.fence" if this process has an AsymmetricFence, which it keeps if all
   /// ranks of the host have.
   static Result<std::map<std::string, std::string>> cards(Memory& memory, const Doorbell& bell);

@@ -74,6 +74,8 @@ TEST(ShmConnect, ChecksWhatItMaps) {
       {"shm.memory", pid + ":" + std::to_string(a.memory->fd()) + ":" + bytes},
       {"shm.memory", pid + ":" + std::to_string(unsealed) + ":" + bytes},
       {"shm.token", "1"},
+      {"shm.layout", "0"},
+      {"shm.layout", ""},
       {"shm.doorbell", "no such bell"}};
   for (const auto& [card, value] : broken) {
     SCOPED_TRACE(value);
