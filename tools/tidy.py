@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 NOTICE = ["Copyright The Farandole Authors", "SPDX-License-Identifier: Apache-2.0"]
 LINE_LENGTH_MAX = 100
 LINE_COUNT_MAX = 800
+SOURCE_LINE_COUNT_MAX = 450  # of a file in src/
+FUNCTION_LINE_COUNT_MAX = 50  # in src/, from the signature to the closing brace
 CODE = {".c", ".h", ".cpp", ".hpp", ".inc", ".py", ".pyi"}
 COMMENTED = CODE | {".cmake", ".toml", ".yaml", ".yml", ".sh"}
 COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
@@ -71,11 +73,66 @@ def check_lengths(tree: Tree) -> Iterator[str]:
         if path.suffix not in COMMENTED and path.name not in COMMENTED_NAMES:
             continue
         lines = tree.text(path).split("\n")
-        if len(lines) > LINE_COUNT_MAX and path.suffix in CODE:
-            yield f"{path}: {len(lines)} lines, at most {LINE_COUNT_MAX} are allowed"
+        most = SOURCE_LINE_COUNT_MAX if path.parts[0] == "src" else LINE_COUNT_MAX
+        count = len(lines) - (lines[-1] == "")
+        if count > most and path.suffix in CODE:
+            yield f"{path}: {count} lines, at most {most} are allowed"
         for number, line in enumerate(lines, 1):
             if len(line) > LINE_LENGTH_MAX:
                 yield f"{path}:{number}: {len(line)} columns, at most {LINE_LENGTH_MAX} are allowed"
+
+
+# Comments, raw strings, strings, characters (not the marks within numbers), directives.
+OPAQUE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*\""""
+    r"""|(?<!\w)'(?:\\.|[^'\\\n])+'|^[ ]*\#(?:\\\n|[^\n])*""",
+    re.S | re.M,
+)
+SCOPE = re.compile(
+    r"(?:template\s*<[^{}]*?>\s*)?(?:inline\s+)?(?:namespace|struct|class|union|enum|extern)\b"
+)
+LABEL = re.compile(r"(?:public|protected|private)\s*:")
+
+
+def functions(source: str) -> Iterator[tuple[int, int]]:
+    """First line and length of every function whose body is in this C++ text.
+
+    A brace after parentheses opens a function if all braces around it open namespaces or classes.
+    """
+    text = OPAQUE.sub(lambda found: "\n" * found[0].count("\n"), source)
+    text = LABEL.sub(";", text)
+    scopes = 0  # open braces of namespaces and classes around the place
+    inner = 0  # open braces within
+    begin, function = 0, None
+    for found in re.finditer(r"[;{}]", text):
+        place = found.start()
+        if found[0] == "{" and inner == 0:
+            head = text[begin:place].strip()
+            if SCOPE.match(head):
+                scopes += 1
+            else:
+                inner = 1
+                function = text.index(head, begin) if "(" in head else None
+        elif found[0] == "{":
+            inner += 1
+        elif found[0] == "}" and inner > 0:
+            inner -= 1
+            if inner == 0 and function is not None:
+                line = text.count("\n", 0, function) + 1
+                yield line, text.count("\n", function, place) + 1
+        elif found[0] == "}":
+            scopes -= 1
+        if inner == 0:
+            begin = place + 1
+
+
+def check_functions(tree: Tree) -> Iterator[str]:
+    """No function of src/ is too long to be read at once."""
+    for path in tree.under("src", suffixes={".cpp", ".hpp"}):
+        for line, count in functions(tree.text(path)):
+            if count > FUNCTION_LINE_COUNT_MAX:
+                most = FUNCTION_LINE_COUNT_MAX
+                yield f"{path}:{line}: a function of {count} lines, at most {most} are allowed"
 
 
 def check_words(tree: Tree) -> Iterator[str]:
@@ -208,6 +265,7 @@ def check_tests(tree: Tree) -> Iterator[str]:
 CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_notices,
     check_lengths,
+    check_functions,
     check_words,
     check_layers,
     check_includes,

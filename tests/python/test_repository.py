@@ -19,6 +19,24 @@ ABSENT = ""
 HASH = "".join(f"# {line}\n" for line in NOTICE)
 LOW = "python/farandole/low/x.py"
 
+SCOPES = """namespace a {{
+namespace {{
+constexpr char kMarks[] = {{'{{', '"'}};  // a brace {{
+int f(int x) {{{body}}}
+}}
+}}
+"""
+METHOD = """namespace a {{
+class B {{
+ public:
+  explicit B(int x) : x_{{x}} {{}}
+  void f() const {{{body}}}
+
+ private:
+  int x_ = 1'000;
+}};
+}}
+"""
 
 CLEAN = {
     "CMakeLists.txt": HASH + "farandole_layer(base)\nfarandole_layer(upper base)\n",
@@ -58,6 +76,32 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     assert findings(tmp_path, CLEAN) == []
 
 
+# Goal: every function of a source is seen, with its length; nothing else is taken for one.
+# Method: braces in strings, comments and initializers, nested blocks, lambdas and classes.
+def test_functions_are_found() -> None:
+    assert list(tidy.functions(SCOPES.format(body="\n"))) == [(4, 2)]
+    assert [length for _, length in tidy.functions(METHOD.format(body="\n\n"))][-1] == 3
+    source = """#define LOOP(x) while (x) {
+R f() {
+  if (x) {
+    g([] { return "}"; });
+  }
+  const char* text = R"(}})";  /* } */
+}
+template <class T>
+struct S {
+  S() = default;
+  int g(char c) const {
+    return 1'000 > c && c == '}' ? 1 : 2;
+  }
+};
+enum class E { kOne };
+const std::vector<int> kList = {1, 2};
+void last() {}
+"""
+    assert list(tidy.functions(source)) == [(2, 6), (11, 3), (17, 1)]
+
+
 # Goal: each check can fail, and says where. Method: one damaged file per case.
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
@@ -65,7 +109,10 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("src/base/bare.cpp", "int x;\n", "two lines of copyright"),
         ("tools/bare.sh", "#!/bin/sh\n", "two lines of copyright"),
         ("src/base/wide.cpp", CPP + "/" * 101 + "\n", "101 columns"),
-        ("src/base/long.cpp", CPP + "\n" * 800, "at most 800"),
+        ("python/long.py", HASH + "\n" * 799, "801 lines, at most 800"),
+        ("src/base/long.cpp", CPP + "\n" * 449, "451 lines, at most 450"),
+        ("src/base/tall.cpp", CPP + SCOPES.format(body="\n" * 50), "tall.cpp:6: a function of 51"),
+        ("src/base/tall.hpp", CPP + METHOD.format(body="\n" * 50), "tall.hpp:7: a function of 51"),
         ("src/base/mine.cpp", CPP + "// see /ho" + "me/me/notes\n", "has no place here"),
         ("docs/later.md", "TO" + "DO: write this\n", "has no place here"),
         ("src/base/up.cpp", CPP + '#include "upper/x.hpp"\n', "not in or below base"),
