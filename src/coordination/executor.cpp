@@ -130,7 +130,7 @@ Result<void> Executor::take_buffer(Flight& flight, Bytes size) {
     }
   }
   flight.buffer_bytes = std::bit_ceil(std::max(size.value(), std::size_t{4096}));
-  auto made = allocate_anywhere(process_->memory, Bytes{flight.buffer_bytes});
+  auto made = allocate_anywhere(process_->fabric.memory, Bytes{flight.buffer_bytes});
   if (!made) return made.error();
   flight.buffer = *std::move(made);
   return {};
@@ -357,7 +357,7 @@ void Executor::finish(Flight& flight, Result<void> outcome) {
 
 void Executor::record(const Flight& flight, Clock::time_point ended, Clock::time_point copied) {
   using coordinator::Phase;
-  const auto timeline = process_->current_timeline();
+  const auto timeline = process_->observability.timeline();
   if (!timeline) return;
   const bool ran = flight.started != Clock::time_point{};
   const Clock::time_point left = flight.unpack ? flight.packed : ran ? flight.started : ended;

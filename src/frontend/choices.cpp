@@ -35,7 +35,8 @@ Spread spread_of(const CommunicatorState& state) {
   Spread spread;
   std::string_view last;
   for (const Rank world_rank : state.group->world_ranks) {
-    const Member& member = state.context->members[static_cast<std::size_t>(world_rank.value())];
+    const Member& member =
+        state.context->membership.members[static_cast<std::size_t>(world_rank.value())];
     const std::int64_t there = ++ranks[member.host_id];
     if (there > 1 && last != member.host_id) spread.in_blocks = false;
     spread.ranks_per_host_max = std::max(spread.ranks_per_host_max, there);
@@ -43,7 +44,7 @@ Spread spread_of(const CommunicatorState& state) {
   }
   spread.hosts = static_cast<std::int64_t>(ranks.size());
   double most = 1;  // ranks per core
-  for (const auto& [host, cores] : state.context->cores) {
+  for (const auto& [host, cores] : state.context->membership.cores) {
     const auto found = ranks.find(host);
     if (found == ranks.end()) continue;
     const double here = static_cast<double>(found->second) / cores;
@@ -125,14 +126,16 @@ PlanTable& choices_of(CommunicatorState& state) {
   const std::int64_t ranks = state.group->size();
   // A rank that is alone on its host has no peer whose memory it could read.
   const bool shared_memory =
-      spread.hosts == 1 ? state.peer_memory : context.peer_memory && context.transport != "tcp";
+      spread.hosts == 1 ? state.peer_memory
+                        : context.environment.peer_memory && context.environment.transport != "tcp";
   const Placement placement{ranks, spread.ranks_per_host_max, !spread.in_blocks};
   const GroupShape shape{ranks, spread.hosts, spread.hosts == 1 && shared_memory};
-  const std::lock_guard lock(context.machine_mutex);
-  Machine machine = context.machine ? *context.machine
-                                    : default_machine(spread.ranks_per_host_max, spread.hosts,
-                                                      shared_memory, spread.cores);
-  state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.tuning);
+  const std::lock_guard lock(context.planning.machine_mutex);
+  Machine machine =
+      context.planning.machine
+          ? *context.planning.machine
+          : default_machine(spread.ranks_per_host_max, spread.hosts, shared_memory, spread.cores);
+  state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.planning.tuning);
   return *state.choices;
 }
 
@@ -165,10 +168,10 @@ Result<std::string> read_tuning_file() {
   return text;
 }
 
-Result<void> adopt_tuning(std::string_view text, ContextState& state) {
+Result<void> adopt_tuning(std::string_view text, Planning& planning) {
   auto table = parse_tuning(text, "rank 0's FARANDOLE_TUNING");
   if (!table) return table.error();
-  state.tuning = *std::move(table);
+  planning.tuning = *std::move(table);
   return {};
 }
 
@@ -180,10 +183,10 @@ Result<void> Context::set_machine(const Machine& machine) {
   if (!valid) return valid;
   if (!same) return same;
   {
-    const std::lock_guard lock(state_->machine_mutex);
-    state_->machine = std::make_unique<const Machine>(machine);
+    const std::lock_guard lock(state_->planning.machine_mutex);
+    state_->planning.machine = std::make_unique<const Machine>(machine);
   }
-  for (const auto& communicator : living_communicators(*state_)) {
+  for (const auto& communicator : state_->communicators.living()) {
     const std::lock_guard lock(communicator->plans_mutex);
     communicator->choices.reset();
     communicator->operations.clear();
@@ -193,7 +196,7 @@ Result<void> Context::set_machine(const Machine& machine) {
 
 Result<void> Communicator::set_algorithm(Collective collective, Bytes bytes,
                                          std::string_view algorithm) {
-  if (!state_->context->origin.here()) return closed_error(*state_, "set_algorithm");
+  if (!state_->context->environment.origin.here()) return closed_error(*state_, "set_algorithm");
   if (!algorithm.empty()) {
     const auto parsed = parse_spec(collective, algorithm, size(), 0);
     if (!parsed) return parsed.error();

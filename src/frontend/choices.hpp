@@ -20,7 +20,7 @@ Bytes larger_side(const Arguments& arguments, int rank_count);
 Result<std::string> read_tuning_file();
 
 /// Takes over the text that rank 0 has read.
-Result<void> adopt_tuning(std::string_view text, ContextState& state);
+Result<void> adopt_tuning(std::string_view text, Planning& planning);
 
 /// The card of the control plane under which it travels.
 inline constexpr const char* kTuningCard = "planner.tuning";

@@ -19,18 +19,18 @@ namespace {
 using Lease = OperationCache::Lease;
 
 /// The memory that a schedule needs and the caller did not give.
-Result<void> stage(const Call& call, const Plan& plan, const ContextState& context, Count in_count,
-                   Count chunk, CollectiveSpec& spec) {
+Result<void> stage(const Call& call, const Plan& plan, const std::shared_ptr<Memory>& memory,
+                   Count in_count, Count chunk, CollectiveSpec& spec) {
   const Arguments& arguments = call.arguments;
   const Bytes element = size_of(arguments.dtype);
   if (const auto slots = static_cast<std::size_t>(plan.program->scratch_slots); slots > 0) {
     const Bytes each = chunk * element;
-    auto scratch = allocate_shared(context.memory, Bytes{each.value() * slots});
+    auto scratch = allocate_shared(memory, Bytes{each.value() * slots});
     if (!scratch) return scratch.error();
     spec.scratch = *std::move(scratch);
   }
   if (spec.out == nullptr && plan.touches_out && arguments.collective == Collective::kReduce) {
-    auto out = allocate_shared(context.memory, arguments.count * element);
+    auto out = allocate_shared(memory, arguments.count * element);
     if (!out) return out.error();
     spec.staged_out = *std::move(out);
     spec.out = spec.staged_out.get();
@@ -39,7 +39,7 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
       reduces(arguments.collective) && arguments.reduction == Reduction::kPremultipliedSum;
   const bool aside = arguments.collective == Collective::kAlltoall && spec.in == spec.out;
   if ((!scales && !aside) || in_count.value() == 0) return {};
-  auto copy = allocate_anywhere(context.memory, in_count * element);
+  auto copy = allocate_anywhere(memory, in_count * element);
   if (!copy) return copy.error();
   spec.staged_in = *std::move(copy);
   if (scales) {
@@ -92,7 +92,8 @@ Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState
   }
   const Bytes element = size_of(arguments.dtype);
   const Count chunk = layout.chunks.chunk_elements_max();
-  if (auto staged = stage(call, plan, *state.context, extents.in, chunk, spec); !staged) {
+  if (auto staged = stage(call, plan, state.context->fabric.memory, extents.in, chunk, spec);
+      !staged) {
     return staged.error();
   }
   const auto offset = in_offset(spec.in, extents.in * element, spec.out, extents.written * element);
@@ -118,7 +119,8 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
   const std::size_t length = wide_length(narrow.dtype);
   const auto wide = [&](Count count) { return Count{count.value() * length}; };
   const Bytes element = size_of(DType::kInt64);
-  auto sums = allocate_anywhere(state.context->memory, wide(extents.in + Count{1}) * element);
+  auto sums =
+      allocate_anywhere(state.context->fabric.memory, wide(extents.in + Count{1}) * element);
   if (!sums) return sums.error();
   widen(sums->get(), static_cast<const std::byte*>(narrow.in), extents.in, narrow.dtype, divisor,
         1.0);
@@ -187,7 +189,7 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
     if (auto made = make_operation(call, state, comparing); !made) return made;
   }
   number(*comparing, state);
-  if (auto shown = state.context->engine->run(*comparing); !shown) return shown;
+  if (auto shown = state.context->fabric.engine->run(*comparing); !shown) return shown;
   Reader reader(told);
   const Signature first = read_signature(reader);
   bool equal = true;
@@ -216,9 +218,11 @@ Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome)
   if (!operation) outcome = make_operation(call, state, operation);
   // Not the caller's mistake: the other ranks count this call, so it counts here as well.
   if (!outcome && outcome.error().kind != ErrorKind::kInvalidArgument) {
-    state.context->engine->excuse(*state.group, state.next_sequence.fetch_add(1), outcome.error());
+    state.context->fabric.engine->excuse(*state.group, state.next_sequence.fetch_add(1),
+                                         outcome.error());
   }
-  if (operation && state.context->check) outcome = compare_across_ranks(*operation, state);
+  if (operation && state.context->environment.check)
+    outcome = compare_across_ranks(*operation, state);
   if (!outcome) return Lease();
   number(*operation, state);
   return operation;
@@ -240,7 +244,7 @@ Result<Request> Communicator::start(const Arguments& arguments, const CallOption
   Result<void> outcome;
   const Lease operation = prepare({arguments, options}, *state_, outcome);
   if (!operation) return std::move(outcome).error();
-  state_->context->engine->submit(operation.shared(), options.background);
+  state_->context->fabric.engine->submit(operation.shared(), options.background);
   return Request(operation.shared(), state_->context);
 }
 
@@ -248,7 +252,7 @@ Result<void> Communicator::run(const Arguments& arguments, const CallOptions& op
   Result<void> outcome;
   const Lease operation = prepare({arguments, options}, *state_, outcome);
   if (!operation) return outcome;
-  return state_->context->engine->run(*operation);
+  return state_->context->fabric.engine->run(*operation);
 }
 
 Result<Request> Communicator::start(Collective collective, const void* in, void* out, Count count,

@@ -18,6 +18,7 @@
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
+#include "frontend/cores.hpp"
 #include "transport/fault/fault_transport.hpp"
 
 namespace farandole {
@@ -56,26 +57,26 @@ Members thread_members(int rank_count) {
 
 Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool peer_memory) {
   auto state = make_context_state();
-  state->job.rank = Rank{rank};
-  state->origin = Origin(rank);
-  state->job.size = rank_count;
-  state->job.started_by = "threads";
-  if (auto read = apply_settings(state->job); !read) return read.error();
-  if (auto read = read_settings(*state); !read) return read.error();
+  state->environment.job.rank = Rank{rank};
+  state->environment.origin = Origin(rank);
+  state->environment.job.size = rank_count;
+  state->environment.job.started_by = "threads";
+  if (auto read = apply_settings(state->environment.job); !read) return read.error();
+  if (auto read = read_settings(state->environment); !read) return read.error();
   // Threads have one environment, so that there is nothing to publish.
   auto tuning = read_tuning_file();
   if (!tuning) return tuning.error();
-  if (auto adopted = adopt_tuning(*tuning, *state); !adopted) return adopted.error();
-  state->peer_memory = peer_memory;
+  if (auto adopted = adopt_tuning(*tuning, state->planning); !adopted) return adopted.error();
+  state->environment.peer_memory = peer_memory;
   return state;
 }
 
 std::shared_ptr<ContextState> furnish(std::shared_ptr<ContextState> state, InprocRank rank,
                                       const std::shared_ptr<Hub>& hub, bool faulty) {
-  const Rank self = state->job.rank;
-  settle(*state, thread_members(state->job.size));
-  state->memory = std::move(rank.memory);
-  state->doorbell = std::move(rank.doorbell);
+  const Rank self = state->environment.job.rank;
+  state->membership.settle(self, thread_members(state->environment.job.size));
+  state->fabric.memory = std::move(rank.memory);
+  state->fabric.doorbell = std::move(rank.doorbell);
   if (faulty) {
     FaultTransport::Options options;
     options.seed = static_cast<std::uint64_t>(self.value()) + 1;
@@ -83,18 +84,18 @@ std::shared_ptr<ContextState> furnish(std::shared_ptr<ContextState> state, Inpro
     options.reorder = true;
     options.stall_every = 7;
     options.wake_every = 5;
-    state->transports.push_back(
+    state->fabric.transports.push_back(
         std::make_unique<FaultTransport>(std::move(rank.transport), options));
   } else {
-    state->transports.push_back(std::move(rank.transport));
+    state->fabric.transports.push_back(std::move(rank.transport));
   }
-  state->tell_threads = [hub, self](const Departure& departure) {
-    hub->others(self, [&](ContextState& other) { other.relay.departed(departure); });
+  state->membership.tell_threads = [hub, self](const Departure& departure) {
+    hub->others(self, [&](ContextState& other) { other.membership.relay.departed(departure); });
   };
-  state->flood = [hub, self](std::string_view message) {
-    hub->others(self, [&](ContextState& other) { other.relay.notice(self, message); });
+  state->membership.flood = [hub, self](std::string_view message) {
+    hub->others(self, [&](ContextState& other) { other.membership.relay.notice(self, message); });
   };
-  hub->memories.push_back(state->memory);
+  hub->memories.push_back(state->fabric.memory);
   hub->states.push_back(state);
   return state;
 }
@@ -166,8 +167,8 @@ Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bo
   }
   return together(std::move(states), [&](std::shared_ptr<ContextState> state) {
     std::vector<Transport*> by_rank(static_cast<std::size_t>(rank_count),
-                                    state->transports[0].get());
-    by_rank[static_cast<std::size_t>(state->job.rank.value())] = nullptr;
+                                    state->fabric.transports[0].get());
+    by_rank[static_cast<std::size_t>(state->environment.job.rank.value())] = nullptr;
     return begin(std::move(state), by_rank);
   });
 }
@@ -186,9 +187,10 @@ Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(int rank_co
   for (int rank = 0; rank < rank_count; ++rank) {
     auto state = blank_state(rank, rank_count, peer_memory);
     if (!state) return state.error();
-    (*state)->transport = transport;
-    (*state)->memory_reserve = Bytes{std::size_t{4} << 30};  // mapped rank_count^2 times here
-    Job& job = (*state)->job;
+    (*state)->environment.transport = transport;
+    (*state)->environment.memory_reserve =
+        Bytes{std::size_t{4} << 30};  // mapped rank_count^2 times here
+    Job& job = (*state)->environment.job;
     job.id = hexadecimal(*id);
     job.secret = secret;
     job.address = "127.0.0.1";

@@ -55,7 +55,7 @@ std::string choose(const Call& call, CommunicatorState& state) {
   }
   const Arguments& arguments = call.arguments;
   if (arguments.by_rank) return choose_with_counts(arguments.collective, state.peer_memory);
-  const std::string& wish = state.context->algorithm;
+  const std::string& wish = state.context->environment.algorithm;
   if (!wish.empty() && !state.unfit.contains(arguments.collective) &&
       find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
     return wish;
@@ -108,12 +108,12 @@ bool runs_counts(const Call& call, const std::string& algorithm, Plan& plan,
 
 /// That a peer cannot be reached, or has given up, may be the trace of a death in the group, of
 /// which the news are on their way.
-Error blame(const Group& group, ContextState& context, Error error) {
+Error blame(const Group& group, Membership& membership, Error error) {
   if (error.kind == ErrorKind::kInvalidArgument) return error;
-  const auto death = context.relay.death([&](Rank rank) { return group.contains(rank); },
-                                         Deadline::after(kNewsTime));
-  if (!death || death->rank == context.job.rank) return error;
-  const Member& member = context.members[static_cast<std::size_t>(death->rank.value())];
+  const auto death = membership.relay.death([&](Rank rank) { return group.contains(rank); },
+                                            Deadline::after(kNewsTime));
+  if (!death || death->rank == membership.self) return error;
+  const Member& member = membership.members[static_cast<std::size_t>(death->rank.value())];
   return Error{ErrorKind::kRankFailed,
                describe(member) + " " + death->reason + " while the ranks connected.",
                ProcessName{death->rank.value(), member.host, member.pid}};
@@ -137,7 +137,10 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   plan->touches_out = touches_out(*plan->program);
   const auto table = algorithms();
   while (table[plan->algorithm] != *info) ++plan->algorithm;
-  if (auto met = connect(group, *state.context, plan->program->peers); !met) return met.error();
+  const auto start_timeout = state.context->environment.job.start_timeout;
+  if (auto met = connect(group, state.context->membership, start_timeout, plan->program->peers);
+      !met)
+    return met.error();
   plan->label = std::string(name(collective)) + " " + algorithm;
   std::set<std::string_view> used;
   for (const std::int64_t peer : plan->program->peers) {
@@ -149,17 +152,17 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
 
 }  // namespace
 
-Result<void> connect(const Group& group, ContextState& context,
+Result<void> connect(const Group& group, Membership& membership, std::chrono::milliseconds patience,
                      std::span<const std::int64_t> peers) {
   std::map<Transport*, std::vector<Rank>> ranks;
   for (const std::int64_t peer : peers) {
     const auto index = static_cast<std::size_t>(peer);
     ranks[group.transports[index]].push_back(group.world_ranks[index]);
   }
-  const Deadline deadline = Deadline::after(context.job.start_timeout);
+  const Deadline deadline = Deadline::after(patience);
   for (auto& [transport, through] : ranks) {
     if (auto connected = transport->connect(through, deadline); !connected) {
-      return blame(group, context, connected.error());
+      return blame(group, membership, connected.error());
     }
   }
   return {};

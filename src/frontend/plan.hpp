@@ -15,8 +15,9 @@ namespace farandole {
 /// Blocking  the first time, until this rank's peers have come.
 Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state);
 
-/// Connects to ranks of the group, each named once.
-Result<void> connect(const Group& group, ContextState& context,
+/// Connects to ranks of the group, each named once, and waits for them at most `patience`.
+/// Errors    those of Transport::connect(), or the death of a member that explains them.
+Result<void> connect(const Group& group, Membership& membership, std::chrono::milliseconds patience,
                      std::span<const std::int64_t> peers);
 
 }  // namespace farandole

@@ -37,26 +37,18 @@ Result<std::vector<SplitRequest>> gather(Communicator& parent, const SplitReques
 /// Gathers the requests and agrees on a number that is free on every rank of the parent, above all
 /// that any of them used. Two threads may split two parents at once, so that a number which was
 /// free when it was offered is gone when all have seen it; then everybody tries again.
-Result<std::vector<SplitRequest>> agree(Communicator& parent, ContextState& context,
+Result<std::vector<SplitRequest>> agree(Communicator& parent, CommunicatorRegistry& communicators,
                                         SplitRequest mine, std::uint32_t& number) {
   const CallOptions options{.name = "split", .purpose = kSplit};
   for (;;) {
-    {
-      const std::lock_guard lock(context.communicators_mutex);
-      mine.number = context.last_communicator + 1;
-    }
+    mine.number = communicators.next_number();
     auto all = gather(parent, mine, options);
     if (!all) return all;
     number = std::ranges::max(*all, {}, &SplitRequest::number).number;
     if (number >= kGroupNumbers) {
       return Error{ErrorKind::kInternal, "split: all numbers for communicators are used up."};
     }
-    std::uint8_t free = 0;
-    {
-      const std::lock_guard lock(context.communicators_mutex);
-      free = number > context.last_communicator ? 1 : 0;
-      if (free != 0) context.last_communicator = number;
-    }
+    std::uint8_t free = communicators.take_number(number) ? 1 : 0;
     auto agreed = parent.allreduce(&free, &free, Count{1}, DType::kUInt8, Reduction::kMin, options);
     if (!agreed) return agreed.error();
     if (free != 0) return all;
@@ -112,7 +104,7 @@ Result<std::optional<Communicator>> Communicator::split(std::optional<std::int64
   if (!is_open(*state_)) return closed_error(*state_, "split");
   const SplitRequest mine{color.value_or(0), key, color.has_value()};
   std::uint32_t number = 0;
-  auto requests = agree(*this, *state_->context, mine, number);
+  auto requests = agree(*this, state_->context->communicators, mine, number);
   if (!requests) return requests.error();
   if (!color) return std::optional<Communicator>();
   auto group = make_group(*state_->group, *requests, number);
@@ -163,17 +155,17 @@ Result<Communicator> Communicator::create_group(std::span<const Rank> ranks, int
     group->transports.push_back(parent.transports[at]);
     key.ranks.push_back(parent.world_ranks[at].value());
   }
-  const auto patience = timeout.value_or(context.job.start_timeout);
-  const auto number =
-      context.gathering.gather(context.job.rank, context.members, key, Deadline::after(patience),
-                               [&](std::string_view message) { context.tell_all(message); });
+  const auto patience = timeout.value_or(context.environment.job.start_timeout);
+  const auto number = context.membership.gathering.gather(
+      context.environment.job.rank, context.membership.members, key, Deadline::after(patience),
+      [&](std::string_view message) { context.membership.tell_all(message); });
   if (!number) return number.error();
   group->communicator = *number;
   return Communicator(make_communicator(state_->context, std::move(group)));
 }
 
 Result<Communicator> Communicator::node() {
-  const Members& members = state_->context->members;
+  const Members& members = state_->context->membership.members;
   const auto host = [&](Rank world_rank) -> const std::string& {
     return members[static_cast<std::size_t>(world_rank.value())].host_id;
   };
@@ -185,7 +177,7 @@ Result<Communicator> Communicator::node() {
 }
 
 Result<Communicator> Communicator::across() {
-  const Members& members = state_->context->members;
+  const Members& members = state_->context->membership.members;
   const std::vector<Rank>& ranks = world_ranks();
   const auto self = static_cast<std::size_t>(rank().value());
   const auto host = [&](std::size_t at) -> const std::string& {
@@ -200,7 +192,7 @@ Result<Communicator> Communicator::across() {
 
 Result<void> Communicator::abort(const std::string& reason) {
   if (is_open(*state_)) {
-    state_->context->engine->abort(*state_->group, reason);
+    state_->context->fabric.engine->abort(*state_->group, reason);
     return {};
   }
   const Error error = closed_error(*state_, "abort");
@@ -208,7 +200,7 @@ Result<void> Communicator::abort(const std::string& reason) {
 }
 
 Result<void> Communicator::free() {
-  if (!state_->context->origin.here()) return closed_error(*state_, "free");
+  if (!state_->context->environment.origin.here()) return closed_error(*state_, "free");
   if (state_->group->communicator == 0) {
     return Error{ErrorKind::kInvalidArgument,
                  "free: the world cannot be freed; shutdown() leaves the job."};

@@ -1,0 +1,33 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/origin.hpp"
+#include "farandole/job.hpp"
+#include "farandole/result.hpp"
+#include "farandole/types.hpp"
+
+namespace farandole {
+
+/// What a process was told before it joined a job: who it is there, and the settings.
+///
+/// Threads   constant once the ranks have met, so any may read.
+struct Environment {
+  Origin origin;
+  Job job;
+  Bytes memory_reserve;            // FARANDOLE_MEMORY
+  bool check = false;              // FARANDOLE_CHECK
+  std::string transport = "auto";  // FARANDOLE_TRANSPORT: auto, shm, tcp
+  bool peer_memory = true;         // false: stage everything, for tests
+  std::string algorithm;           // FARANDOLE_ALGORITHM, empty: chosen per call
+  std::chrono::milliseconds operation_timeout{0};
+};
+
+/// Settings that every context reads; what a call without its own wishes gets. Errors:
+/// kInvalidArgument naming the variable.
+Result<void> read_settings(Environment& environment);
+
+}  // namespace farandole
