@@ -239,8 +239,8 @@ struct Statistics {
   double active_seconds = 0;
   double wait_seconds = 0;
   std::uint64_t strangers = 0;                // connections refused
-  std::map<std::string, Traffic> transports;  // "shm", "tcp"
-  std::map<std::string, Calls> plans;         // "allreduce ring shm"
+  std::map<std::string, Traffic> transports;  // by name
+  std::map<std::string, Calls> plans;         // by collective, algorithm and transport
 };
 
 /// One process's membership in a job: memory, connections, threads, the world communicator.
@@ -254,9 +254,9 @@ class Context {
   static Result<std::unique_ptr<Context>> from_environment();
 
   /// Ranks as threads of one process, for tests. Each context is driven from its own thread.
-  /// `peer_memory` false forces staging. `transport` is "inproc", "kernel" (inproc, in which two
-  /// ranks have the kernel copy ordinary memory), "fault" (inproc with random delays), or, with
-  /// real rendezvous over loopback, "shm" or "tcp".
+  /// `peer_memory` false: peers reach none of a rank's memory. `transport` is a row of
+  /// src/transport/registry.cpp for threads, or, with real rendezvous over loopback, one that
+  /// FARANDOLE_TRANSPORT may name.
   static Result<std::vector<std::unique_ptr<Context>>> inproc(int rank_count, bool peer_memory,
                                                               const std::string& transport);
   ~Context();

@@ -62,6 +62,8 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
     slot.owner = this;
     slot.send.signature = spec_.signature;
     slot.receive.signature = spec_.signature;
+    slot.send.one_sends = slot.receive.one_sends =
+        spec_.program->collective == Collective::kBroadcast;
     slot.receive.context = &slot;
     slot.receive.peer_has_read = in_place_;
     slot.receive.buffer_bytes = spec_.out_layout.total() * size_of(spec_.dtype);

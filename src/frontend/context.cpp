@@ -13,9 +13,8 @@
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
-#include "transport/shm/shm_transport.hpp"
-#include "transport/tcp/session_connector.hpp"
-#include "transport/tcp/tcp_transport.hpp"
+#include "frontend/transports.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
@@ -24,7 +23,7 @@ Result<void> make_memory(ContextState& state) {
   auto memory = Memory::create(state.memory_reserve);
   if (!memory) return memory.error();
   state.memory = *std::move(memory);
-  auto doorbell = Doorbell::create(ShmTransport::bell_word(*state.memory));
+  auto doorbell = Doorbell::create(Doorbell::word_in(*state.memory));
   if (!doorbell) return doorbell.error();
   state.doorbell = *std::move(doorbell);
   return {};
@@ -40,7 +39,7 @@ Result<void> rendezvous(ContextState& state) {
     relay.stalled(from, to, what);
   };
   AsymmetricFence::enable();
-  auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
+  auto cards = publish_transports(*state.memory, *state.doorbell);
   if (!cards) return cards.error();
   if (state.job.rank == Rank{0}) {
     auto tuning = read_tuning_file();
@@ -60,25 +59,6 @@ Result<void> rendezvous(ContextState& state) {
   return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state);
 }
 
-/// Which peers are reached through shared memory; the rest go over TCP.
-Result<std::set<int>> shared_peers(const ContextState& state) {
-  const std::string& wish = state.transport;
-  std::set<int> shared;
-  const std::string& here = own_member(state).host_id;
-  for (const Member& member : state.members) {
-    if (member.rank == state.job.rank || wish == "tcp") continue;
-    if (member.host_id == here) {
-      shared.insert(member.rank.value());
-    } else if (wish == "shm") {
-      return Error{ErrorKind::kUnsupported,
-                   "FARANDOLE_TRANSPORT is 'shm', but rank " + std::to_string(member.rank.value()) +
-                       " on " + member.host + " shares no memory with rank " +
-                       std::to_string(state.job.rank.value()) + "; allowed is auto or tcp."};
-    }
-  }
-  return shared;
-}
-
 // What a rank opens for itself: memory, doorbell, listener, control sockets, what wakes its
 // threads, and a few at a time for calls and mappings.
 constexpr std::size_t kOwnDescriptors = 24;
@@ -90,65 +70,6 @@ Result<void> room_to_start(const ContextState& state) {
   return make_room_for_descriptors(
       kOwnDescriptors + (meets_all ? static_cast<std::size_t>(state.job.size) : 0),
       "rank " + std::to_string(state.job.rank.value()) + " of " + std::to_string(state.job.size));
-}
-
-/// [size] transports by world rank, none for this rank; the state owns them.
-Result<std::vector<Transport*>> make_transports(ContextState& state) {
-  const auto size = static_cast<std::size_t>(state.job.size);
-  std::vector<Transport*> by_rank(size, nullptr);
-  auto shared = shared_peers(state);
-  if (!shared) return shared.error();
-  if (!shared->empty()) {
-    ShmTransport::Options options;
-    options.peer_memory = state.peer_memory;
-    options.all_memory = state.peer_memory && shm::PeerProcess::pays();
-    auto shm = ShmTransport::create(state.job.rank, state.members, *state.memory, *state.doorbell,
-                                    std::move(options));
-    if (!shm) return shm.error();
-    for (const int rank : *shared) by_rank[static_cast<std::size_t>(rank)] = shm->get();
-    state.transports.push_back(*std::move(shm));
-  }
-  if (shared->size() + 1 < size) {
-    auto connections = number_setting("FARANDOLE_TCP_CONNECTIONS");
-    if (!connections) return connections.error();
-    state.connector = std::make_unique<tcp::SessionConnector>(*state.session);
-    tcp::TcpTransport::Options options;
-    options.connection_count = static_cast<int>(*connections);
-    const std::size_t peers = size - 1 - shared->size();
-    const auto each = static_cast<std::size_t>(*connections);
-    auto room = make_room_for_descriptors(
-        peers * each, std::to_string(each) + " TCP connections (FARANDOLE_TCP_CONNECTIONS) with " +
-                          "each of " + std::to_string(peers) + " ranks");
-    if (!room) return room.error();
-    options.on_link_lost = [&relay = state.relay](Rank peer) { relay.suspect(peer); };
-    auto tcp = tcp::TcpTransport::create(state.job.rank, state.job.size, *state.connector,
-                                         std::move(options));
-    if (!tcp) return tcp.error();
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      const auto as_int = static_cast<int>(rank);
-      if (as_int == state.job.rank.value() || shared->contains(as_int)) continue;
-      by_rank[rank] = tcp->get();
-    }
-    state.transports.push_back(*std::move(tcp));
-  }
-  return by_rank;
-}
-
-// Up to this many peers per transport are connected at start-up, when all ranks are there anyway.
-// Beyond it connections are made when a plan first needs them.
-constexpr std::size_t kConnectAtStartMax = 64;
-
-Result<void> connect_early(ContextState& state, const std::vector<Transport*>& by_rank) {
-  std::map<Transport*, std::vector<Rank>> peers;
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank] != nullptr) peers[by_rank[rank]].push_back(Rank{static_cast<int>(rank)});
-  }
-  const Deadline deadline = Deadline::after(state.job.start_timeout);
-  for (const auto& [transport, ranks] : peers) {
-    if (ranks.size() > kConnectAtStartMax) continue;
-    if (auto connected = transport->connect(ranks, deadline); !connected) return connected;
-  }
-  return {};
 }
 
 /// Until there is an engine to tell: whoever leaves now must not be waited for. Between processes

@@ -6,6 +6,7 @@
 
 #include "algorithms/registry.hpp"
 #include "base/settings.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
@@ -144,9 +145,10 @@ Result<void> read_settings(ContextState& state) {
   state.operation_timeout = *timeout;
   auto transport = text_setting("FARANDOLE_TRANSPORT");
   if (!transport) return transport.error();
-  if (*transport != "auto" && *transport != "shm" && *transport != "tcp") {
-    return Error{ErrorKind::kInvalidArgument,
-                 "FARANDOLE_TRANSPORT is '" + *transport + "', allowed is auto, shm or tcp."};
+  const auto names = transport_names();
+  if (*transport != "auto" && std::ranges::find(names, *transport) == names.end()) {
+    return Error{ErrorKind::kInvalidArgument, "FARANDOLE_TRANSPORT is '" + *transport +
+                                                  "', allowed is " + allowed_transports() + "."};
   }
   state.transport = *transport;
   auto algorithm = text_setting("FARANDOLE_ALGORITHM");

@@ -31,7 +31,6 @@
 #include "schedule/program.hpp"
 #include "trace/timeline.hpp"
 #include "transport/doorbell.hpp"
-#include "transport/tcp/connector.hpp"
 #include "transport/transport.hpp"
 
 namespace farandole {
@@ -86,7 +85,7 @@ struct ContextState {
   Members members;
   Bytes memory_reserve;            // FARANDOLE_MEMORY
   bool check = false;              // FARANDOLE_CHECK
-  std::string transport = "auto";  // FARANDOLE_TRANSPORT: auto, shm, tcp
+  std::string transport = "auto";  // FARANDOLE_TRANSPORT, or the name of a row of the registry
   bool peer_memory = true;         // false: stage everything, for tests
   std::string algorithm;           // FARANDOLE_ALGORITHM, empty: chosen per call
   TuningTable tuning;              // of rank 0's FARANDOLE_TUNING
@@ -98,7 +97,6 @@ struct ContextState {
   std::unique_ptr<Doorbell> doorbell;
   NewsRelay relay;
   std::unique_ptr<Session> session;  // none when ranks are threads
-  std::unique_ptr<tcp::Connector> connector;
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Engine> engine;
   std::mutex shutdown_mutex;
@@ -136,7 +134,7 @@ struct Plan {
   bool touches_out = false;       // this rank's program does
   // Whether it also runs chunks of different lengths, once somebody asked. Under plans_mutex.
   std::optional<bool> takes_counts;
-  std::string label;  // "allreduce ring shm"
+  std::string label;  // collective, algorithm and transport
   std::atomic<std::uint64_t> calls{0}, bytes{0};
 };
 

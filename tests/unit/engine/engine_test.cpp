@@ -42,7 +42,7 @@ class TwoEngines : public ::testing::Test {
         const std::lock_guard lock(mutex_);
         flooded_[at(rank)].emplace_back(message);
       };
-      InprocRank& own = ranks_[at(rank)];
+      ThreadRank& own = ranks_[at(rank)];
       engines_[at(rank)] = Engine::create({own.transport.get()}, *own.doorbell, std::move(options));
     }
   }
@@ -105,7 +105,7 @@ class TwoEngines : public ::testing::Test {
   }
 
   // Members are destroyed from the last to the first: engines before what they run on.
-  std::vector<InprocRank> ranks_;
+  std::vector<ThreadRank> ranks_;
   std::atomic<std::uint32_t> next_{0};
   std::mutex mutex_;
   std::array<std::vector<std::string>, 2> flooded_;
