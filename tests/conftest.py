@@ -17,6 +17,11 @@ import pytest
 os.environ.setdefault("FARANDOLE_TEST_SEED", str(random.SystemRandom().randrange(10**6)))
 
 
+def pytest_report_header() -> str:
+    """For what leaves no report behind: a crash."""
+    return f"FARANDOLE_TEST_SEED={os.environ['FARANDOLE_TEST_SEED']}"
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item):  # type: ignore[no-untyped-def]
     report = (yield).get_result()

@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint8_t kClaims = 1;
 constexpr std::uint8_t kDisagreement = 2;
 constexpr std::size_t kExcuseMax = 400;
+constexpr std::int32_t kNobody = -1;
 // Twice as many ranks have made their claims after so much longer.
 constexpr double kStaggerNs = 25e6;
 
@@ -79,6 +80,7 @@ std::string encode(const Disagreement& disagreement) {
   write(writer, disagreement.seen);
   writer.u64(disagreement.reported_bytes).u64(disagreement.seen_bytes);
   writer.text(disagreement.excuse.substr(0, kExcuseMax));
+  writer.i32(disagreement.lost ? disagreement.lost->value() : kNobody);
   return std::move(writer).bytes();
 }
 
@@ -95,6 +97,7 @@ std::optional<Disagreement> decode_disagreement(std::string_view message) {
   disagreement.reported_bytes = reader.u64();
   disagreement.seen_bytes = reader.u64();
   disagreement.excuse = reader.text();
+  if (const std::int32_t lost = reader.i32(); lost != kNobody) disagreement.lost = Rank{lost};
   return reader.complete() ? std::optional(std::move(disagreement)) : std::nullopt;
 }
 

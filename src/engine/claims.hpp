@@ -33,7 +33,7 @@ std::string encode(std::span<const Claim> claims);
 std::optional<std::vector<Claim>> decode_claims(std::string_view message);
 
 /// Two ranks that called one operation unlike things; or, with an excuse, a rank that called the
-/// operation and could not start it.
+/// operation and could not start it, for want of another rank if it is `lost`.
 struct Disagreement {
   OperationId id;
   Rank first;  // of the group
@@ -41,6 +41,7 @@ struct Disagreement {
   Signature reported, seen;
   std::uint64_t reported_bytes = 0, seen_bytes = 0;
   std::string excuse;
+  std::optional<Rank> lost = std::nullopt;  // in the world
 };
 
 std::string encode(const Disagreement& disagreement);

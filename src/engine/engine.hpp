@@ -168,6 +168,8 @@ class Engine {
   void start_after_trouble(Operation& operation);
   const Gone* gone_for(const Operation& operation) const;
   Error gone_error(const Gone& gone, const Operation& operation) const;
+  Error excuse_error(const Operation& operation, const Disagreement& disagreement) const;
+  ProcessName culprit(Rank rank) const;
   void sleep();
   void run();  // the progress thread
   void end_all();

@@ -95,6 +95,9 @@ void Engine::excuse(const Group& group, std::uint32_t sequence, const Error& why
                             .first = group.first(),
                             .reporter = options_.self,
                             .excuse = why.message};
+  if (why.kind == ErrorKind::kRankFailed && why.culprit) {
+    disagreement.lost = Rank{why.culprit->rank};
+  }
   post_news([&](News& news) { news.excuses.push_back(std::move(disagreement)); });
 }
 
@@ -300,6 +303,12 @@ std::string Engine::process(Rank rank) const {
   return text + " (" + member.host + ", pid " + std::to_string(member.pid) + ")";
 }
 
+ProcessName Engine::culprit(Rank rank) const {
+  const auto index = static_cast<std::size_t>(rank.value());
+  if (index >= options_.members.size()) return {rank.value(), {}, 0};
+  return {rank.value(), options_.members[index].host, options_.members[index].pid};
+}
+
 Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
   if (gone.unreached) {
     Error error{ErrorKind::kRankFailed,
@@ -310,13 +319,8 @@ Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
   }
   Error error{ErrorKind::kRankFailed,
               process(gone.rank) + " " + gone.reason + " during " + operation.description()};
-  error.culprit = ProcessName{gone.rank.value(), {}, 0};
+  error.culprit = culprit(gone.rank);
   error.operation = operation.description();
-  const auto index = static_cast<std::size_t>(gone.rank.value());
-  if (index < options_.members.size()) {
-    error.culprit->host = options_.members[index].host;
-    error.culprit->pid = options_.members[index].pid;
-  }
   return error;
 }
 
@@ -345,15 +349,22 @@ void Engine::refuse_message(Operation& operation) {
                                                       options_.describe(transfer.signature)});
 }
 
+Error Engine::excuse_error(const Operation& operation, const Disagreement& disagreement) const {
+  const std::string what =
+      process(disagreement.reporter) + " could not take part in " + operation.description();
+  if (!disagreement.lost) {
+    return Error{ErrorKind::kMismatch, what + ": " + disagreement.excuse};
+  }
+  return Error{ErrorKind::kRankFailed, disagreement.excuse + " Therefore " + what + ".",
+               culprit(*disagreement.lost), operation.description()};
+}
+
 void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagreement) {
   if (operation.failing()) return;
   operation.group().patience = kPatienceMin;
   remember(disagreement);
-  if (!disagreement.excuse.empty()) {
-    return operation.disagreed(
-        Error{ErrorKind::kMismatch, process(disagreement.reporter) + " could not take part in " +
-                                        operation.description() + ": " + disagreement.excuse});
-  }
+  if (!disagreement.excuse.empty())
+    return operation.disagreed(excuse_error(operation, disagreement));
   const std::string reported = options_.describe(disagreement.reported);
   const std::string seen = options_.describe(disagreement.seen);
   std::string message = "ranks disagree on " + operation.description() + ": " +

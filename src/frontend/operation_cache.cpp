@@ -22,8 +22,10 @@ std::size_t hash(const Arguments& arguments) {
   return ((arguments.count.value() * 31 + small + root) * 0x9e3779b97f4a7c15) >> 32;
 }
 
-/// Whether they differ in their addresses at most, and both are in place or both are not.
+/// Whether they differ in their addresses at most, and both are in place or both are not. Away from
+/// the root of a reduction, one that is given no output has had memory made for it.
 bool alike(const Arguments& a, const Arguments& b) {
+  if ((a.out == nullptr) != (b.out == nullptr)) return false;
   return a.count == b.count && a.collective == b.collective && a.dtype == b.dtype &&
          a.reduction == b.reduction && a.root == b.root && (a.in == a.out) == (b.in == b.out);
 }

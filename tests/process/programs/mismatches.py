@@ -170,13 +170,19 @@ CALLS["reducescatter counts"] = CALLS["reducescatter counts"]._replace(
 )
 
 
-def asked(name: str, rank: int, size: int) -> str:
+def asked(names: tuple[str, ...], rank: int) -> str:
     """Two ranks whose calls have the same meaning ask for the same."""
+    name, size = names[rank], len(names)
     if name.endswith(" own"):
         root = {0: "first", size - 1: "last"}.get(rank, str(rank))
         return name.replace("own", root)
     if name.endswith(" last") and size == 1:
         return name.replace("last", "first")
+    # Of the counts of a gather only its own matters on a rank that is not the root, here rank 0;
+    # in the middle both ways have the same.
+    gathers = {"gather rising", "gather falling"}
+    if {name, names[0]} <= gathers and 2 * rank == size - 1:
+        return names[0]
     return name
 
 
@@ -187,8 +193,7 @@ class Case(NamedTuple):
 
     @property
     def is_unlike(self) -> bool:
-        size = len(self.names)
-        return len({asked(name, rank, size) for rank, name in enumerate(self.names)}) > 1
+        return len({asked(self.names, rank) for rank in range(len(self.names))}) > 1
 
 
 def whole_matrix(chooser: random.Random) -> Iterator[Case]:

@@ -48,8 +48,8 @@ TEST(Claims, SurviveTheWay) {
 }
 
 TEST(Disagreements, SurviveTheWay) {
-  const Disagreement said{{4, 5},       Rank{3}, Rank{6}, Rank{7},    signature(8),
-                          signature(9), 10,      11,      "no memory"};
+  const Disagreement said{{4, 5},       Rank{3}, Rank{6}, Rank{7},     signature(8),
+                          signature(9), 10,      11,      "no memory", Rank{12}};
   const std::string text = encode(said);
   const auto heard = decode_disagreement(text);
   ASSERT_TRUE(heard);
@@ -62,6 +62,9 @@ TEST(Disagreements, SurviveTheWay) {
   EXPECT_EQ(heard->reported_bytes, 10u);
   EXPECT_EQ(heard->seen_bytes, 11u);
   EXPECT_EQ(heard->excuse, "no memory");
+  EXPECT_EQ(heard->lost, Rank{12});
+  const auto simple = decode_disagreement(encode(Disagreement{.excuse = "no memory"}));
+  EXPECT_TRUE(simple && !simple->lost);
   for (std::size_t size = 0; size < text.size(); ++size) {
     EXPECT_FALSE(decode_disagreement(text.substr(0, size)));
   }

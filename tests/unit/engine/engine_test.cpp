@@ -180,6 +180,28 @@ TEST_F(TwoEngines, WhoMissedTheNewsIsToldAgain) {
   expect_mismatch(1, *waiting, "no room");
 }
 
+// Goal: who cannot take part for want of a third rank does not take the blame for it.
+// Method: rank 0 has lost rank 5 while it connected, and says so before the death is known to
+// rank 1.
+TEST_F(TwoEngines, AnExcuseNamesTheRankThatIsLost) {
+  join(0);
+  next_ = 1;
+  Error lost{ErrorKind::kRankFailed, "rank 5 (host h, pid 50) died while the ranks connected."};
+  lost.culprit = ProcessName{5, "h", 50};
+  engine(0).excuse(pair(), 0, lost);
+  wait_for_flood(0);
+  join(1);
+  auto waiting = start(1, 7);
+  pass_on(0);
+  ASSERT_TRUE(ends(1, *waiting));
+  const Error& told = waiting->outcome().error();
+  EXPECT_EQ(told.kind, ErrorKind::kRankFailed);
+  ASSERT_TRUE(told.culprit);
+  EXPECT_EQ(told.culprit->rank, 5);
+  EXPECT_TRUE(told.message.starts_with("rank 5 (host h, pid 50) died while the ranks connected."));
+  EXPECT_NE(told.message.find("rank 0 could not take part in barrier"), std::string::npos);
+}
+
 // Goal: what others claim about communicators that this rank is no member of is forgotten at once.
 // Method: a thousand claims; then one operation of its own, about which nothing was said.
 TEST_F(TwoEngines, ClaimsOfOthersConcernNobody) {

@@ -133,6 +133,33 @@ TEST_P(Repeat, EqualCallsUseTheirOwnBuffers) {
   });
 }
 
+// Goal: away from the root a reduction uses the `out` that it is given, or memory of its own; never
+// the `out` of an earlier call, nor none. Method: every algorithm, with `out` and without in turns.
+TEST_P(Repeat, AReductionIsGivenAnOutputOrNot) {
+  Contexts contexts = make_ranks(4, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const auto rank = static_cast<float>(world.rank().value());
+    for (const char* algorithm :
+         {"chain", "direct", "double_binary_tree", "knomial", "rabenseifner"}) {
+      const std::vector<float> mine(1000, rank);
+      std::vector<float> kept(1000, -1), result(1000, -1);
+      for (int turn = 0; turn < 6; ++turn) {
+        float* out = turn % 2 == 0 ? kept.data() : nullptr;
+        if (turn == 1) kept.assign(1000, -2);
+        if (rank == 2) out = result.data();
+        const auto reduced = world.reduce(mine.data(), out, Count{1000}, DType::kFloat32, Rank{2},
+                                          Reduction::kSum, {.algorithm = algorithm});
+        ASSERT_TRUE(reduced) << reduced.error().message;
+        if (rank == 2) {
+          EXPECT_EQ(result, std::vector<float>(1000, 6)) << algorithm;
+        } else if (turn == 1) {
+          EXPECT_EQ(kept, std::vector<float>(1000, -2)) << algorithm;
+        }
+      }
+    }
+  });
+}
+
 // Goal: a large allreduce, whose result leaves while it is made, is right whatever memory its
 // buffers lie in and whichever rank is late, in place and not, sums and averages, again and again.
 // Method: sizes around those at which messages travel otherwise; every rank takes the library's
