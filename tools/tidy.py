@@ -23,6 +23,8 @@ FORBIDDEN = re.compile(
     "|".join([r"/(work|root|tmp/venv|home/\w+)/", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b"])
 )
 VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
+# These name transports of other programs.
+OTHERS_TRANSPORTS = {"python/farandole/cli/horovod.py"}
 # Whoever includes these depends on no layer.
 VOCABULARY = {"farandole/types.hpp", "farandole/result.hpp"}
 
@@ -158,6 +160,30 @@ def check_tests(tree: Tree) -> Iterator[str]:
         yield f"src/{layer}: tests/unit/{layer} has no test"
 
 
+def check_transports(tree: Tree) -> Iterator[str]:
+    """No transport is named outside its folder, the registry and settings: who needs one asks."""
+    registry = "src/transport/registry.cpp"
+    rows = [path for path in tree.under("src") if path.match("src/transport/*/row.hpp")]
+    names = {name for path in rows for name in re.findall(r'\.name = "(\w+)"', tree.text(path))}
+    folders = {path.parts[2] for path in rows}
+    if not names:
+        return
+    either = "|".join(sorted(names))
+    named = re.compile(
+        rf"""(?<!module\.def\()(["'])(?:transport=)?(?:{either})\1"""
+        rf"""|"transport/(?:{"|".join(sorted(folders))})/"""
+        rf"""|\b(?:{"|".join(sorted(folders))})::"""
+        rf"""|\b(?:{"|".join(name.capitalize() for name in sorted(folders))})Transport\b"""
+    )
+    for path in tree.under("src", "include", "bindings", "python", suffixes=CODE):
+        inside = path.parts[:2] == ("src", "transport") and len(path.parts) > 3
+        if inside or str(path) in {registry, "src/base/settings.cpp", *OTHERS_TRANSPORTS}:
+            continue
+        for number, line in enumerate(tree.text(path).split("\n"), 1):
+            if found := named.search(line):
+                yield f"{path}:{number}: {found[0]} names a transport; {registry} is asked instead"
+
+
 CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_notices,
     check_lengths,
@@ -166,6 +192,7 @@ CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_includes,
     check_variables,
     check_tests,
+    check_transports,
 ]
 
 

@@ -230,6 +230,26 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceTheSenderIsGivenUp) {
   EXPECT_TRUE(target_is_all(2));
 }
 
+// Goal: a receiver that was believed dead and goes on does not take a source that is used again for
+// the message.
+// Method: give it up in the middle of a message.
+TEST_P(ShmCancel, SourceMayBeUsedAgainOnceTheReceiverIsGivenUp) {
+  fill(source_, 1);
+  Send send = send_of(1, bytes_);
+  Receive receive = receive_of(1, bytes_);
+  from_->post(send);
+  to_->post(receive);
+  step();
+  step();
+  ASSERT_EQ(receive.state, TransferState::kActive);
+  from_->peer_failed(Rank{1});
+  EXPECT_EQ(send.error, ErrorKind::kRankFailed);
+  fill(source_, 2);
+  for (int i = 0; i < 100; ++i) (void)to_->progress();
+  EXPECT_EQ(receive.state, TransferState::kActive);
+  EXPECT_EQ(std::memchr(target_.data(), 2, bytes_), nullptr);
+}
+
 // Goal: cancelling gives back every entry and pipe, on whichever side and in whatever state.
 // Method: far more cancelled messages than there are entries, a third of them never received.
 TEST_P(ShmCancel, NothingIsUsedUp) {
