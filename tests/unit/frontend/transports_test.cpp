@@ -3,7 +3,11 @@
 #include "frontend/transports.hpp"
 
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
+#include <string>
+
+#include "farandole/farandole.hpp"
 #include "transport/registry.hpp"
 #include "unit/planner/costs.hpp"
 
@@ -46,6 +50,25 @@ TEST(Transports, AssumedMachineHasTheirCosts) {
   const Machine sockets = assumed_machine(4, 1, "tcp");
   EXPECT_EQ(sockets.hops[static_cast<std::size_t>(Hop::kHost)].alpha, 15e-6);
   EXPECT_EQ(sockets.nodes[0].kind, Machine::Kind::kSwitch);
+}
+
+// Goal: ways through shared memory are switched off by name, and a wrong name is an error that says
+// which are right. Method: contexts that start with the setting.
+TEST(Transports, WaysAreSwitchedOffBySetting) {
+  const auto start = [](const char* without) {
+    EXPECT_EQ(setenv("FARANDOLE_SHM_WITHOUT", without, 1), 0);
+    auto made = Context::inproc(2, true, "shm");
+    EXPECT_EQ(unsetenv("FARANDOLE_SHM_WITHOUT"), 0);
+    return made;
+  };
+  const auto wrong = start("puts,pushes");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().kind, ErrorKind::kInvalidArgument);
+  EXPECT_NE(wrong.error().message.find("FARANDOLE_SHM_WITHOUT: 'pushes'"), std::string::npos)
+      << wrong.error().message;
+  auto made = start("in_place,kernel");
+  ASSERT_TRUE(made) << made.error().message;
+  for (const auto& context : *made) EXPECT_FALSE(context->reaches_all_memory());
 }
 
 }  // namespace
