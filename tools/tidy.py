@@ -161,7 +161,7 @@ def check_tests(tree: Tree) -> Iterator[str]:
 
 
 def check_transports(tree: Tree) -> Iterator[str]:
-    """No transport is named outside its folder, the registry and settings: who needs one asks."""
+    """No transport is named outside its folder and the registry: who needs one asks there."""
     registry = "src/transport/registry.cpp"
     rows = [path for path in tree.under("src") if path.match("src/transport/*/row.hpp")]
     names = {name for path in rows for name in re.findall(r'\.name = "(\w+)"', tree.text(path))}
@@ -177,7 +177,7 @@ def check_transports(tree: Tree) -> Iterator[str]:
     )
     for path in tree.under("src", "include", "bindings", "python", suffixes=CODE):
         inside = path.parts[:2] == ("src", "transport") and len(path.parts) > 3
-        if inside or str(path) in {registry, "src/base/settings.cpp", *OTHERS_TRANSPORTS}:
+        if inside or str(path) in {registry, *OTHERS_TRANSPORTS}:
             continue
         for number, line in enumerate(tree.text(path).split("\n"), 1):
             if found := named.search(line):

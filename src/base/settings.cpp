@@ -28,7 +28,8 @@ constexpr std::array kSettings = {
     Setting{"FARANDOLE_START_TIMEOUT", Type::kSeconds, "120", 0.1, kMax,
             "Seconds that start-up waits for all ranks."},
     Setting{"FARANDOLE_TRANSPORT", Type::kText, "auto", 0, 0,
-            "auto (shared memory inside a host, TCP between hosts), shm or tcp."},
+            "What carries messages: auto (the fastest that reaches each peer) or the name of one "
+            "transport, of those that `farandole run --help` lists."},
     Setting{"FARANDOLE_ALGORITHM", Type::kText, "auto", 0, 0,
             "Algorithm for every collective that has it; see `farandole algorithms`."},
     Setting{"FARANDOLE_TUNING", Type::kText, "", 0, 0,

@@ -83,7 +83,7 @@ def test_damage_is_noticed(tmp_path: Path, name: str, text: str, expected: str) 
 
 
 # Goal: one place for the version. Method: read it from the two files that need it.
-# Goal: a transport is named in its folder, the registry and settings only, not beside them.
+# Goal: a transport is named in its folder and the registry only.
 # Method: a transport "wire"; a file that names it, one way at a time.
 @pytest.mark.parametrize(
     ("name", "text", "is_found"),
