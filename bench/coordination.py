@@ -20,8 +20,8 @@ import numpy as np
 
 import farandole
 from farandole import _native
-from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
-from farandole.models import gradients, model
+from farandole.core.arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
+from farandole.planning.models import gradients, model
 
 
 class Job:

@@ -1,10 +1,11 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-# The C++ package: headers, one archive, find_package(farandole).
+# The C++ and C packages: headers, an archive, a shared library, find_package(farandole).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS farandole EXPORT farandole_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS farandole farandole_shared EXPORT farandole_targets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/farandole DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT farandole_targets NAMESPACE farandole:: FILE farandole-targets.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/farandole)

@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pictures
-from farandole import _native, machines, scaling, sweeps
+from farandole import _native, machines
 from farandole.cli.sizes import size_steps
+from farandole.planning import scaling, sweeps
 from farandole.report.page import colour
 from farandole.report.scaling import BASIS
 from farandole.report.sweep import hierarchy_rows

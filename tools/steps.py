@@ -130,7 +130,7 @@ def lint() -> None:
     """Formatting, style, types, structure."""
     run("ruff", "format", "--check", ".")
     run("ruff", "check", ".")
-    run("clang-format", "--dry-run", "-Werror", *files("*.cpp", "*.hpp", "*.inc"))
+    run("clang-format", "--dry-run", "-Werror", *files("*.c", "*.h", "*.cpp", "*.hpp", "*.inc"))
     run("mypy")
     run(PYTHON, "tools/tidy.py")
 

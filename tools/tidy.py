@@ -5,6 +5,7 @@
 Prints one line per finding and exits with 1 if there are any. CONTRIBUTING.md explains the rules.
 """
 
+import ast
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path, PurePosixPath
 NOTICE = ["Copyright The Farandole Authors", "SPDX-License-Identifier: Apache-2.0"]
 LINE_LENGTH_MAX = 100
 LINE_COUNT_MAX = 800
-CODE = {".cpp", ".hpp", ".inc", ".py", ".pyi"}
+CODE = {".c", ".h", ".cpp", ".hpp", ".inc", ".py", ".pyi"}
 COMMENTED = CODE | {".cmake", ".toml", ".yaml", ".yml", ".sh"}
 COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
 # Words that belong to one machine or to unfinished work; in pieces, since this file is checked.
@@ -27,6 +28,10 @@ VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
 OTHERS_TRANSPORTS = {"python/farandole/cli/horovod.py"}
 # Whoever includes these depends on no layer.
 VOCABULARY = {"farandole/types.hpp", "farandole/result.hpp"}
+# The layer that implements the other headers of include/; those above it may include them too.
+FRONTEND = "frontend"
+# Its constants look like variables of the environment.
+C_HEADER = "include/farandole/farandole.h"
 
 
 class Tree:
@@ -47,9 +52,10 @@ class Tree:
             if path.parts[0] in folders and (suffixes is None or path.suffix in suffixes):
                 yield path
 
-    def layers(self) -> dict[str, list[str]]:
-        layers: dict[str, list[str]] = tomllib.loads(self.text("tools/layers.toml"))
-        return layers
+    def table(self, path: str) -> dict[str, list[str]]:
+        """Names, lowest first, and those below it that each may depend on."""
+        table: dict[str, list[str]] = tomllib.loads(self.text(path))
+        return table
 
 
 def check_notices(tree: Tree) -> Iterator[str]:
@@ -83,15 +89,20 @@ def check_words(tree: Tree) -> Iterator[str]:
                 yield f"{path}:{number}: {found[0]!r} has no place here"
 
 
-def check_layers(tree: Tree) -> Iterator[str]:
-    """layers.toml, CMakeLists.txt and the folders of src/ name the same layers."""
-    layers = tree.layers()
-    seen: list[str] = []
-    for layer, below in layers.items():
+def upward(path: str, table: dict[str, list[str]]) -> Iterator[str]:
+    """A table has no circle: each of its rows depends only on rows before it."""
+    seen: set[str] = set()
+    for name, below in table.items():
         for other in below:
             if other not in seen:
-                yield f"tools/layers.toml: {layer} may not depend on {other}, which is not below it"
-        seen.append(layer)
+                yield f"{path}: {name} may not depend on {other}, which is not below it"
+        seen.add(name)
+
+
+def check_layers(tree: Tree) -> Iterator[str]:
+    """layers.toml, CMakeLists.txt and the folders of src/ name the same layers."""
+    layers = tree.table("tools/layers.toml")
+    yield from upward("tools/layers.toml", layers)
     # A layer of headers only is nothing to link.
     built = {path.parts[1] for path in tree.under("src", suffixes={".cpp"})}
     expected = [(layer, built & set(below)) for layer, below in layers.items() if layer in built]
@@ -105,9 +116,7 @@ def check_layers(tree: Tree) -> Iterator[str]:
 
 def check_includes(tree: Tree) -> Iterator[str]:
     """An include names the same layer or one that layers.toml allows."""
-    layers = tree.layers()
-    # These implement the public headers.
-    top = {layer for layer, below in layers.items() if "frontend" in {layer, *below}}
+    layers = tree.table("tools/layers.toml")
     for path in tree.under("src", "tests", suffixes={".cpp", ".hpp", ".inc"}):
         if path.parts[:2] == ("tests", "unit"):
             layer = path.parts[2]
@@ -116,11 +125,47 @@ def check_includes(tree: Tree) -> Iterator[str]:
         else:
             continue
         allowed = {layer, "unit", *layers.get(layer, [])}
+        sees_public = FRONTEND in allowed
         for included in re.findall(r'^#include "([^"]+)"', tree.text(path), re.M):
             target = included.split("/")[0]
-            public = target == "farandole" and (included in VOCABULARY or layer in top)
+            public = target == "farandole" and (included in VOCABULARY or sees_public)
             if target not in allowed and not public:
                 yield f"{path}: includes {included}, which is not in or below {layer}"
+
+
+def imported(source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of all that a Python file imports; `from a import b` is a.b."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+def check_rooms(tree: Tree) -> Iterator[str]:
+    """rooms.toml names what is at the top of the Python package, and imports follow it."""
+    rooms = tree.table("tools/rooms.toml")
+    yield from upward("tools/rooms.toml", rooms)
+    package = PurePosixPath("python/farandole")
+    files = {
+        path: PurePosixPath(path.relative_to(package).parts[0]).stem
+        for path in tree.under("python", suffixes={".py"})
+        if path.is_relative_to(package)
+    }
+    room_of = {path: "farandole" if top == "__init__" else top for path, top in files.items()}
+    for room in sorted(set(room_of.values()) ^ set(rooms)):
+        yield f"{package}/{room}: is not both in the package and a room of tools/rooms.toml"
+    for path, room in room_of.items():
+        allowed = {room, "errors", "_native", *rooms.get(room, [])}
+        for line, name in imported(tree.text(path)):
+            top, _, rest = name.partition(".")
+            first = rest.split(".")[0]
+            target = first if first in rooms or first == "_native" else "farandole"
+            if top == "":
+                yield f"{path}:{line}: imports {name}; give the full name"
+            elif top == "farandole" and target not in allowed:
+                yield f"{path}:{line}: imports {name}, which tools/rooms.toml denies to {room}"
 
 
 def check_variables(tree: Tree) -> Iterator[str]:
@@ -128,7 +173,9 @@ def check_variables(tree: Tree) -> Iterator[str]:
     table = "src/base/settings.cpp"
     declared = set(re.findall(r'Setting{"(FARANDOLE_\w+)"', tree.text(table)))
     cmake = [path for path in tree.paths if path.name == "CMakeLists.txt"]
-    build_options = {word for path in cmake for word in VARIABLE.findall(tree.text(path))}
+    known = {word for path in cmake for word in VARIABLE.findall(tree.text(path))}  # build options
+    if PurePosixPath(C_HEADER) in tree.paths:
+        known |= set(VARIABLE.findall(tree.text(C_HEADER)))
     used: set[str] = set()
     code = tree.under("src", "include", "bindings", "python", suffixes=CODE)
     documents = (path for path in tree.paths if path.suffix == ".md")
@@ -140,7 +187,7 @@ def check_variables(tree: Tree) -> Iterator[str]:
             words = {word for word in words if not word.startswith("FARANDOLE_TEST_")}
         else:
             used |= words
-        for word in sorted(words - declared - build_options):
+        for word in sorted(words - declared - known):
             yield f"{path}: {word} is not declared in {table}"
     for word in sorted(declared - used):
         yield f"{table}: {word} is read by nobody"
@@ -190,6 +237,7 @@ CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_words,
     check_layers,
     check_includes,
+    check_rooms,
     check_variables,
     check_tests,
     check_transports,

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from farandole import _native, errors
-from farandole._job import (
+from farandole.core.communicator import Communicator, Request
+from farandole.core.job import (
     context,
     cross_rank,
     cross_size,
@@ -33,9 +34,7 @@ from farandole._job import (
     statistics,
     world,
 )
-from farandole._messages import Recv, Send
-from farandole.chains import ChainOrder, chain_order, chain_order_of_tree
-from farandole.communicator import Communicator, Request
+from farandole.core.messages import Recv, Send
 from farandole.errors import (
     FarandoleError,
     InternalError,
@@ -45,7 +44,8 @@ from farandole.errors import (
     TimedOutError,
     UnsupportedError,
 )
-from farandole.functions import run
+from farandole.launch.functions import run
+from farandole.planning.chains import ChainOrder, chain_order, chain_order_of_tree
 
 __version__ = _native.VERSION
 

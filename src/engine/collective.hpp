@@ -10,11 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/bound_program.hpp"
 #include "engine/operation.hpp"
 #include "farandole/types.hpp"
 #include "reduce/reduce.hpp"
-#include "schedule/layout.hpp"
-#include "schedule/program.hpp"
 
 namespace farandole {
 
@@ -22,11 +21,7 @@ namespace farandole {
 struct CollectiveSpec {
   OperationTerms terms;
   OperationId id;
-  std::shared_ptr<const Program> program;
-  Layout in_layout = Layout::repeat(Count{0}, 1);
-  Layout out_layout = Layout::repeat(Count{0}, 1);
-  Layout chunks = Layout::repeat(Count{0}, 1);  // of the data: the shapes that scratch takes
-  DType dtype = DType::kUInt8;
+  std::shared_ptr<const BoundProgram> bound;
   ReduceKernel kernel = nullptr;  // none when nothing is reduced
   std::size_t divisor = 1;        // what is reduced from all ranks is divided by it: the average
   Count out_count;                // elements of `out` that the caller is promised
@@ -44,7 +39,10 @@ struct CollectiveSpec {
   Signature signature;
 };
 
-/// One collective in flight: a position in a program and the transfers of the current round.
+/// How a bound program's transfers with each rank of the group may follow each other.
+FlowOf flow_of(std::shared_ptr<const Group> group);
+
+/// One collective in flight: walks a bound program, with a transfer for each of its actions.
 class CollectiveOperation final : public Operation {
  public:
   explicit CollectiveOperation(CollectiveSpec spec);
@@ -56,8 +54,7 @@ class CollectiveOperation final : public Operation {
   void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted) {
     Operation::renew(name, submitted);
     set_buffers(in, out);
-    position_ = 0;
-    replayed_ = 0;
+    entered_ = 0;
     round_ = {};
     open_count_ = 0;
   }
@@ -70,21 +67,13 @@ class CollectiveOperation final : public Operation {
   std::string state() const override;
 
  private:
-  struct Place {
-    Buffer buffer = Buffer::kIn;
-    std::size_t offset = 0;  // bytes
-    Bytes bytes;
-  };
-  /// An action of this rank in one iteration, and its transfer.
+  /// An action and its transfer.
   struct Slot {
     // The same in every run.
-    const Action* action = nullptr;
+    const BoundAction* bound = nullptr;
     Transport* transport = nullptr;
     Transfer* transfer = nullptr;  // `send` or `receive`; none if it is local
-    Place source, target, operand;
-    bool held = false;            // until the one before is done
-    const Slot* rides = nullptr;  // a local copy: on this send of its source
-    Slot* opened_next = nullptr;  // of its round
+    const Slot* rides = nullptr;   // a copy: the send during which it is made
     const CollectiveOperation* owner = nullptr;
     // Of this run.
     enum class State : std::uint8_t { kHeld, kOpen, kDone } state = State::kDone;
@@ -95,52 +84,27 @@ class CollectiveOperation final : public Operation {
 
     bool receives() const { return transfer == &receive; }
   };
-  /// What is open at one time, in slots_.
-  struct Round {
-    std::uint32_t first = 0, count = 0;
-    Slot* opened_first = nullptr;
-    std::size_t position = 0;  // in the program, after it
-  };
   bool begin() override;
   bool advance() override;  // zero or more rounds
   bool cancel() override;
   std::uint64_t progress() const override;
   bool next_round();  // false at the end of the program
-  bool find_round();  // likewise
-  void record();
-  Slot* flows_into(const Round& first, const Round& second);
-  bool copies_beside(const Round& first, const Round& second) const;
-  bool copies_beside(const Slot& before, const Slot& copy) const;
-  const Slot* carrier(const Round& round, const Slot& copy) const;
-  void prepare_round(const Program::Instruction& round);
-  void prepare(Slot& slot, const Action& action);
-  void refuse_unequal();
-  void ride_sends(const Round& round);
-  void put_in_order(Round& round);
+  bool enter_round();
+  bool bind_round();
+  void attach(std::span<const BoundAction> actions, const BoundRound& round);
+  void attach(Slot& slot, const BoundAction& bound);
+  void end_well();
   void open_round();
   void open(Slot& slot);
+  void run_locally(Slot& slot);
   bool poll_round();  // true if a slot changed
   bool close(Slot& slot);
+  bool copy_further(Slot& slot);
   void copy(Slot& slot, Bytes bytes) const;  // on from where it is
-  std::span<Slot> slots_of(const Round& round) {
-    return std::span(slots_).subspan(round.first, round.count);
+  std::span<Slot> round() { return std::span(slots_).subspan(round_.first, round_.count); }
+  std::span<const Slot> round() const {
+    return std::span(slots_).subspan(round_.first, round_.count);
   }
-  std::span<Slot> round() { return slots_of(round_); }
-  std::span<const Slot> slots_of(const Round& round) const {
-    return std::span(slots_).subspan(round.first, round.count);
-  }
-  std::span<const Slot> round() const { return slots_of(round_); }
-  bool takes_part(const Action& action) const;
-  bool is_idle(const Slot& slot) const;
-  static bool follows(const Slot& before, const Slot& slot);
-  static bool streams(const Slot& slot);
-  static bool outgrows_caches(const Slot& copy);
-  static bool is_small(const Place& place);
-  bool same_memory(const Place& a, const Place& b) const;
-  bool is_same(const Place& a, const Place& b) const;
-  bool overlap(const Place& a, const Place& b) const;
-  std::int64_t value(const Expr& expr) const { return expr.evaluate(0, loops_); }
-  Place place(const Span& span) const;
   std::byte* at(const Place& place) const {
     return buffers_[static_cast<std::size_t>(place.buffer)] + place.offset;
   }
@@ -159,18 +123,15 @@ class CollectiveOperation final : public Operation {
 
   CollectiveSpec spec_;                  // without its terms, which are terms()
   std::array<std::byte*, 3> buffers_{};  // by Buffer
-  std::size_t position_ = 0;             // in program->instructions
-  std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
-  // Of a whole run, found once for all runs to replay, in which a round may begin with the one that
-  // fills what it sends; of a long program only the current round's.
+  const bool whole_;                     // slots_ are those of a whole run, else of one round
+  const bool to_memory_;                 // copies leave the caches
   std::vector<Slot> slots_;
-  std::vector<Round> rounds_;
-  const bool replays_;
-  bool unequal_ = false;        // some action's ends differ in length; nothing of it is run
-  const bool in_place_;         // an allreduce that takes its results where peers read its input
-  std::size_t replayed_ = 0;    // of rounds_
-  Round round_;                 // the current one
-  std::size_t open_count_ = 0;  // its slots that are not kDone
+  std::size_t entered_ = 0;  // rounds
+  BoundRound round_;         // the current one
+  std::uint32_t open_count_ = 0;  // its slots that are not kDone
+  // Of a run that is bound as it goes.
+  Binder binder_;
+  std::vector<BoundAction> actions_;
 };
 
 }  // namespace farandole

@@ -101,9 +101,7 @@ Result<void> check_overlap(const Arguments& arguments, const Extent& extents, co
   if (arguments.in == arguments.out && extents.in_place_offset.value() == 0) return {};
   const std::size_t element = size_of(arguments.dtype).value();
   const std::size_t in_bytes = extents.in.value() * element;
-  // Away from the root a reduction may use the `out` that it got.
-  const Count written = arguments.collective == Collective::kReduce ? arguments.count : extents.out;
-  const std::size_t out_bytes = written.value() * element;
+  const std::size_t out_bytes = extents.written.value() * element;
   const auto in = reinterpret_cast<std::uintptr_t>(arguments.in);
   const auto out = reinterpret_cast<std::uintptr_t>(arguments.out);
   if (in_bytes == 0 || out_bytes == 0 || out == 0 || in + in_bytes <= out || out + out_bytes <= in)
@@ -131,9 +129,9 @@ Extent extent(const Arguments& call, const Group& group) {
   const auto size = static_cast<std::size_t>(group.size());
   const auto self = static_cast<std::size_t>(group.self.value());
   const std::size_t one = call.count.value();
-  Extent result{Count{side.in_by_rank ? one * size : one},
-                Count{side.out_by_rank ? one * size : one},
-                Count{side.in_by_rank != side.out_by_rank ? one * self : 0}};
+  Extent result{.in = Count{side.in_by_rank ? one * size : one},
+                .out = Count{side.out_by_rank ? one * size : one},
+                .in_place_offset = Count{side.in_by_rank != side.out_by_rank ? one * self : 0}};
   if (call.by_rank) {
     // The side of one chunk is as long as this rank's chunk of the other side, where that is
     // known; else the caller says it by `count`.
@@ -154,6 +152,7 @@ Extent extent(const Arguments& call, const Group& group) {
   }
   if (!side.reads) result.in = Count{0};
   if (!side.writes) result.out = Count{0};
+  result.written = call.collective == Collective::kReduce ? call.count : result.out;
   return result;
 }
 

@@ -19,11 +19,11 @@ using Lease = OperationCache::Lease;
 
 /// The memory that a schedule needs and the caller did not give.
 Result<void> stage(const Call& call, const Plan& plan, const ContextState& context, Count in_count,
-                   CollectiveSpec& spec) {
+                   Count chunk, CollectiveSpec& spec) {
   const Arguments& arguments = call.arguments;
   const Bytes element = size_of(arguments.dtype);
-  if (const auto slots = static_cast<std::size_t>(spec.program->scratch_slots); slots > 0) {
-    const Bytes each = spec.chunks.chunk_elements_max() * element;
+  if (const auto slots = static_cast<std::size_t>(plan.program->scratch_slots); slots > 0) {
+    const Bytes each = chunk * element;
     auto scratch = allocate_shared(context.memory, Bytes{each.value() * slots});
     if (!scratch) return scratch.error();
     spec.scratch = *std::move(scratch);
@@ -50,7 +50,30 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
   return {};
 }
 
-Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, CommunicatorState& state) {
+/// The plan's program, bound to calls of this shape.
+Result<std::shared_ptr<const BoundProgram>> bind(const Call& call, Plan& plan, Layouts layout,
+                                                 std::optional<std::int64_t> offset,
+                                                 CommunicatorState& state) {
+  const Arguments& arguments = call.arguments;
+  const auto is_alike = [&](const Plan::Bound& one) {
+    return one.dtype == arguments.dtype && one.count == arguments.count && one.in_offset == offset;
+  };
+  if (!arguments.by_rank) {
+    const std::lock_guard lock(state.plans_mutex);
+    const auto found = std::ranges::find_if(plan.bound, is_alike);
+    if (found != plan.bound.end()) return found->program;
+  }
+  auto bound = BoundProgram::bind({plan.program, std::move(layout.in), std::move(layout.out),
+                                   std::move(layout.chunks), arguments.dtype, offset},
+                                  flow_of(state.group));
+  if (!bound || arguments.by_rank) return bound;
+  const std::lock_guard lock(state.plans_mutex);
+  if (plan.bound.size() == Plan::kBoundMax) plan.bound.pop_front();
+  plan.bound.push_back({arguments.dtype, arguments.count, offset, *bound});
+  return bound;
+}
+
+Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState& state) {
   const Arguments& arguments = call.arguments;
   CollectiveSpec spec;
   if (reduces(arguments.collective)) {
@@ -59,21 +82,22 @@ Result<CollectiveSpec> make_spec(const Call& call, const Plan& plan, Communicato
     spec.kernel = *kernel;
   }
   const Extent extents = extent(arguments, *state.group);
-  spec.program = plan.program;
-  Layouts layout = layouts(arguments, *state.group, spec.program->chunk_count);
-  spec.in_layout = std::move(layout.in);
-  spec.out_layout = std::move(layout.out);
-  spec.chunks = std::move(layout.chunks);
-  spec.dtype = arguments.dtype;
+  Layouts layout = layouts(arguments, *state.group, plan.program->chunk_count);
   spec.in = static_cast<const std::byte*>(arguments.in);
   spec.out = static_cast<std::byte*>(arguments.out);
   spec.out_count = extents.out;
   if (reduces(arguments.collective) && arguments.reduction == Reduction::kAverage) {
     spec.divisor = static_cast<std::size_t>(state.group->size());
   }
-  if (auto staged = stage(call, plan, *state.context, extents.in, spec); !staged) {
+  const Bytes element = size_of(arguments.dtype);
+  const Count chunk = layout.chunks.chunk_elements_max();
+  if (auto staged = stage(call, plan, *state.context, extents.in, chunk, spec); !staged) {
     return staged.error();
   }
+  const auto offset = in_offset(spec.in, extents.in * element, spec.out, extents.written * element);
+  auto bound = bind(call, plan, std::move(layout), offset, state);
+  if (!bound) return bound.error();
+  spec.bound = *std::move(bound);
   spec.signature = signature_of(call, plan);
   spec.terms = terms_of(state, call.options.name);
   return spec;
@@ -170,9 +194,9 @@ Result<void> compare_across_ranks(const CollectiveOperation& operation, Communic
   if (equal) return {};
   const std::string& called = operation.terms().name;
   const std::string named = called.empty() ? "" : " '" + called + "'";
-  return Error{
-      ErrorKind::kMismatch,
-      "ranks disagree on " + std::string(name(mine.program->collective)) + named + ": " + text};
+  return Error{ErrorKind::kMismatch, "ranks disagree on " +
+                                         std::string(name(mine.bound->program().collective)) +
+                                         named + ": " + text};
 }
 
 /// Checked, made and numbered, ready for the engine; none if `outcome` tells what is wrong. It is

@@ -134,6 +134,15 @@ struct Plan {
   bool touches_out = false;       // this rank's program does
   // Whether it also runs chunks of different lengths, once somebody asked. Under plans_mutex.
   std::optional<bool> takes_counts;
+  /// Bound to calls of equal shape, the latest kBoundMax. Under plans_mutex.
+  struct Bound {
+    DType dtype = DType::kUInt8;
+    Count count;
+    std::optional<std::int64_t> in_offset;
+    std::shared_ptr<const BoundProgram> program;
+  };
+  static constexpr std::size_t kBoundMax = 8;
+  std::deque<Bound> bound;
   std::string label;  // collective, algorithm and transport
   std::atomic<std::uint64_t> calls{0}, bytes{0};
 };

@@ -22,12 +22,19 @@ std::size_t hash(const Arguments& arguments) {
   return ((arguments.count.value() * 31 + small + root) * 0x9e3779b97f4a7c15) >> 32;
 }
 
-/// Whether they differ in their addresses at most, and both are in place or both are not. Away from
-/// the root of a reduction, one that is given no output has had memory made for it.
-bool alike(const Arguments& a, const Arguments& b) {
+/// Where `in` lies in `out`, if it does.
+std::optional<std::int64_t> in_offset(const Arguments& arguments, const Extent& extents) {
+  const Bytes element = size_of(arguments.dtype);
+  return in_offset(arguments.in, extents.in * element, arguments.out, extents.written * element);
+}
+
+/// Whether they differ in their addresses at most, and share memory alike. Away from the root of a
+/// reduction, one that is given no output has had memory made for it.
+bool alike(const Arguments& a, const Arguments& b, const Extent& extents) {
   if ((a.out == nullptr) != (b.out == nullptr)) return false;
   return a.count == b.count && a.collective == b.collective && a.dtype == b.dtype &&
-         a.reduction == b.reduction && a.root == b.root && (a.in == a.out) == (b.in == b.out);
+         a.reduction == b.reduction && a.root == b.root &&
+         in_offset(a, extents) == in_offset(b, extents);
 }
 
 /// Whether it ended well and nobody else holds it any more.
@@ -41,13 +48,22 @@ bool is_free(const std::shared_ptr<CollectiveOperation>& operation) {
 }  // namespace
 
 OperationCache::Lease OperationCache::find(const Call& call, const Group& group) {
+  if (call.arguments.by_rank) return Lease();
+  const std::size_t hashed = hash(call.arguments);
+  for (Slot& slot : sets_[hashed % kSets]) {
+    if (slot.hash.load(std::memory_order_relaxed) != hashed) continue;
+    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
+    if (Lease lease = renewed(slot, call, group)) return lease;
+  }
+  return Lease();
+}
+
+/// The slot has been taken; it is given back if its operation does not do.
+OperationCache::Lease OperationCache::renewed(Slot& slot, const Call& call, const Group& group) {
   const auto& [arguments, options] = call;
-  if (arguments.by_rank) return Lease();
-  Slot& slot = slots_[hash(arguments) % kEntries];
-  if (slot.taken.exchange(true, std::memory_order_acquire)) return Lease();
   Lease lease(slot);
   if (slot.generation != generation_.load(std::memory_order_relaxed) ||
-      !alike(slot.arguments, arguments) || slot.size_shift != options.size_shift ||
+      !alike(slot.arguments, arguments, slot.extents) || slot.size_shift != options.size_shift ||
       slot.deterministic != options.deterministic || slot.purpose != options.purpose ||
       slot.algorithm != options.algorithm || !is_free(slot.operation)) {
     return Lease();
@@ -72,20 +88,20 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   add_owned(plan->calls, 1);
   add_owned(plan->bytes, bytes);
   const CollectiveSpec& spec = made->spec();
-  const auto slots = static_cast<std::size_t>(spec.program->scratch_slots);
+  const auto slots = static_cast<std::size_t>(spec.bound->program().scratch_slots);
   const std::size_t slot_bytes =
-      (spec.chunks.chunk_elements_max() * size_of(arguments.dtype)).value();
+      (spec.bound->binding().chunks.chunk_elements_max() * size_of(arguments.dtype)).value();
   const bool staged = spec.staged_in != nullptr || spec.staged_out != nullptr;
-  Slot& slot = slots_[hash(arguments) % kEntries];
-  if (arguments.by_rank || staged || spec.program->actions_per_round_max > kTransfersMax ||
-      (slots > 0 && slot_bytes > kScratchBytesMax / slots) ||
-      slot.taken.exchange(true, std::memory_order_acquire)) {
-    auto passing = std::make_unique<Slot>();
-    passing->kept = false;
-    passing->operation = std::move(made);
-    return Lease(*passing.release());
+  if (arguments.by_rank || staged || spec.bound->program().actions_per_round_max > kTransfersMax ||
+      (slots > 0 && slot_bytes > kScratchBytesMax / slots)) {
+    return Lease(std::move(made));
   }
+  const std::size_t hashed = hash(arguments);
+  Slot* const taken = take_slot(sets_[hashed % kSets]);
+  if (taken == nullptr) return Lease(std::move(made));
+  Slot& slot = *taken;
   forget(slot);
+  slot.hash.store(hashed, std::memory_order_relaxed);
   slot.generation = generation_.load(std::memory_order_relaxed);
   slot.arguments = arguments;
   slot.size_shift = call.options.size_shift;
@@ -99,13 +115,30 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   return Lease(slot);
 }
 
+/// One that holds nothing of use, or whose turn it is; none if all are taken.
+OperationCache::Slot* OperationCache::take_slot(Set& set) {
+  const std::uint64_t now = generation_.load(std::memory_order_relaxed);
+  for (Slot& slot : set) {
+    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
+    if (slot.generation != now || slot.operation == nullptr) return &slot;
+    slot.taken.store(false, std::memory_order_release);
+  }
+  for (std::size_t i = 0; i < kWays; ++i) {
+    Slot& slot = set[turn_++ % kWays];
+    if (!slot.taken.exchange(true, std::memory_order_acquire)) return &slot;
+  }
+  return nullptr;
+}
+
 Statistics::Calls OperationCache::calls_of(const Plan& plan) const {
   Statistics::Calls all{.calls = plan.calls.load(), .bytes = plan.bytes.load()};
-  for (const Slot& slot : slots_) {
-    if (slot.plan.get() != &plan) continue;
-    const std::uint64_t calls = slot.calls.load();
-    all.calls += calls;
-    all.bytes += calls * slot.bytes;
+  for (const Set& set : sets_) {
+    for (const Slot& slot : set) {
+      if (slot.plan.get() != &plan) continue;
+      const std::uint64_t calls = slot.calls.load();
+      all.calls += calls;
+      all.bytes += calls * slot.bytes;
+    }
   }
   return all;
 }
@@ -113,6 +146,7 @@ Statistics::Calls OperationCache::calls_of(const Plan& plan) const {
 /// The caller has taken the slot.
 void OperationCache::forget(Slot& slot) {
   slot.generation = 0;
+  slot.hash.store(0, std::memory_order_relaxed);
   slot.operation.reset();
   if (slot.plan == nullptr) return;
   const std::uint64_t calls = slot.calls.exchange(0);
@@ -123,10 +157,12 @@ void OperationCache::forget(Slot& slot) {
 
 void OperationCache::clear() {
   generation_.fetch_add(1, std::memory_order_relaxed);
-  for (Slot& slot : slots_) {
-    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
-    forget(slot);
-    slot.taken.store(false, std::memory_order_release);
+  for (Set& set : sets_) {
+    for (Slot& slot : set) {
+      if (slot.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
+      forget(slot);
+      slot.taken.store(false, std::memory_order_release);
+    }
   }
 }
 

@@ -20,15 +20,16 @@ struct Call;
 struct Plan;
 
 /// Collectives that ended, to run again for calls like the ones that made them: most of what a
-/// small collective costs is choosing its plan and making its operation.
+/// small collective costs is choosing its plan and making its operation. Calls that are alike and
+/// outstanding at once have an operation each, all of them over one bound program.
 ///
 /// Threads   find() from any; the rest under the communicator's lock.
-/// Memory    kEntries operations, each of at most kTransfersMax transfers a round and
+/// Memory    kSets * kWays operations, each of at most kTransfersMax transfers a round and
 ///           kScratchBytesMax of scratch.
 class OperationCache {
   struct Slot {
+    std::atomic<std::size_t> hash{0};  // of the call that it is for; a hint
     std::atomic<bool> taken{false};
-    bool kept = true;  // else its lease alone holds it
     // The taker's.
     std::uint64_t generation = 0;  // of the cache when this was kept; another one: empty
     Arguments arguments;           // of the last call, whose options follow
@@ -50,29 +51,28 @@ class OperationCache {
   class Lease {
    public:
     Lease() = default;
-    Lease(Lease&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+    Lease(Lease&& other) noexcept
+        : slot_(std::exchange(other.slot_, nullptr)), own_(std::move(other.own_)) {}
     Lease& operator=(Lease&& other) noexcept {
       std::swap(slot_, other.slot_);
+      std::swap(own_, other.own_);
       return *this;
     }
     ~Lease() {
-      if (slot_ != nullptr) end();
+      if (slot_ != nullptr) slot_->taken.store(false, std::memory_order_release);
     }
-    explicit operator bool() const { return slot_ != nullptr; }
-    CollectiveOperation& operator*() const { return *slot_->operation; }
-    const std::shared_ptr<CollectiveOperation>& shared() const { return slot_->operation; }
+    explicit operator bool() const { return slot_ != nullptr || own_ != nullptr; }
+    CollectiveOperation& operator*() const { return *shared(); }
+    const std::shared_ptr<CollectiveOperation>& shared() const {
+      return slot_ != nullptr ? slot_->operation : own_;
+    }
 
    private:
     friend class OperationCache;
     explicit Lease(Slot& slot) : slot_(&slot) {}
-    void end() {
-      if (slot_->kept) {
-        slot_->taken.store(false, std::memory_order_release);
-      } else {
-        delete slot_;
-      }
-    }
+    explicit Lease(std::shared_ptr<CollectiveOperation> own) : own_(std::move(own)) {}
     Slot* slot_ = nullptr;
+    std::shared_ptr<CollectiveOperation> own_;  // without a slot: it runs once
   };
 
   /// The operation of a call like this one, ready to run once more, if it ended well, nobody else
@@ -86,13 +86,18 @@ class OperationCache {
   void clear();
 
  private:
-  static constexpr std::size_t kEntries = 32;
+  static constexpr std::size_t kSets = 16;
+  static constexpr std::size_t kWays = 4;
   static constexpr std::size_t kTransfersMax = 64;
   static constexpr std::size_t kUntimedMax = 4096;  // bytes; their time begins when they wait
   static constexpr std::size_t kScratchBytesMax = std::size_t{64} << 10;
+  using Set = std::array<Slot, kWays>;
+  Lease renewed(Slot& slot, const Call& call, const Group& group);
+  Slot* take_slot(Set& set);
   static void forget(Slot& slot);
 
-  std::array<Slot, kEntries> slots_;
+  std::array<Set, kSets> sets_;
+  std::size_t turn_ = 0;  // which slot goes next where all are in use
   std::atomic<std::uint64_t> generation_{1};
 };
 

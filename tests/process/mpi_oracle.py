@@ -28,7 +28,7 @@ from oracle_values import Answer, Array, blocks, factor, moved, offset, reduced
 
 import farandole
 from farandole import Communicator, Recv, Send, _native
-from farandole._arrays import numpy_dtype
+from farandole.core.arrays import numpy_dtype
 
 BATCH_CASES = 40
 FAILURES_MAX = 5  # that each rank tells

@@ -17,7 +17,7 @@ import numpy as np
 from mpi4py import MPI
 from oracle_matrix import Case
 
-from farandole._arrays import numpy_dtype
+from farandole.core.arrays import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 

@@ -21,9 +21,9 @@ Write = Callable[[str], Path]
 HEAD = """
 import os
 import farandole
-from farandole.cli import bench_plan as columns
-from farandole.cli.bench_plan import BenchPlan
-from farandole.cli.bench_worker import Bench
+from farandole.measure import bench_plan as columns
+from farandole.measure.bench_plan import BenchPlan
+from farandole.measure.bench_worker import Bench
 
 farandole.init()
 
@@ -48,7 +48,7 @@ os.write(1, b"all right\\n")
 
 # Results are those of the next rank: right values of right length at the wrong place.
 TURNED = """
-from farandole.cli import bench_cases
+from farandole.measure import bench_cases
 
 def turned(self, case):
     rank, size = farandole.rank(), farandole.size()

@@ -113,7 +113,8 @@ def test_what_ranks_find_is_said_once(
 def test_an_error_of_a_rank_names_it(start: Start, write: Callable[[str], Path]) -> None:
     program = write(
         "import sys\n"
-        "from farandole.cli import bench_cases, main\n"
+        "from farandole.cli import main\n"
+        "from farandole.measure import bench_cases\n"
         "def fail(self, count, in_place):\n"
         "    if self._rank == 1:\n"
         "        raise MemoryError('cannot have 4 KiB')\n"

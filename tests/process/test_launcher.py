@@ -280,8 +280,8 @@ signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 def test_a_signal_ends_the_start() -> None:
     script = """
 import os, signal
-from farandole.cli.launcher import Launcher, LaunchError, LaunchOptions, forward_signals
-from farandole.cli.processes import lead_session
+from farandole.launch.launcher import Launcher, LaunchError, LaunchOptions, forward_signals
+from farandole.launch.processes import lead_session
 class Signalled(Launcher):
     started = 0
     def _start_rank(self, rank, mask):
@@ -378,7 +378,7 @@ def test_ranks_share_a_session_of_their_own(start: Start) -> None:
 # Goal: a session of which the launcher is a guest, such as a shell's, is not swept.
 def test_a_guest_of_a_session_starts_nothing() -> None:
     script = """
-from farandole.cli.launcher import Launcher, LaunchOptions
+from farandole.launch.launcher import Launcher, LaunchOptions
 Launcher(LaunchOptions(["true"], 1)).start()
 """
     ended = subprocess.run(

@@ -29,7 +29,7 @@ import pytest
 from conftest import PROGRAMS
 from launched import MARK, Job, marked_processes, wait_for_states
 
-from farandole.cli.agent import HELLO_MARK, Frames, frame
+from farandole.launch.agent import HELLO_MARK, Frames, frame
 from namespaces import Hosts
 
 Start = Callable[..., Job]
@@ -340,9 +340,9 @@ def test_killed_agent(run: Start, victim: str) -> None:
 def test_agent_does_not_outlive_a_dead_network() -> None:
     patience_seconds = 1.0
     script = f"""
-import farandole.cli.agent as ours
+import farandole.launch.agent as ours
 ours.SILENCE_SECONDS_MAX = {patience_seconds}
-ours.agent()
+ours.serve()
 """
     job = frame(
         "job",

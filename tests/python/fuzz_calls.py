@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from farandole import Recv, Send, _native
-from farandole._arrays import numpy_dtype
-from farandole.communicator import Communicator
+from farandole.core.arrays import numpy_dtype
+from farandole.core.communicator import Communicator
 
 Array = np.ndarray[Any, Any]
 

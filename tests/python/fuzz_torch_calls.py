@@ -18,7 +18,7 @@ import torch
 
 import farandole.torch as hvd
 from farandole import _native
-from farandole.torch.handles import _DTYPES
+from farandole.torch.tasks import _DTYPES
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from farandole import _native
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 
 SIZE = 3
 

@@ -20,7 +20,7 @@ import pytest
 from rank_threads import SIZE, on_ranks
 
 from farandole import _native
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 
 BIG = np.dtype(np.float64).newbyteorder()
@@ -275,19 +275,19 @@ def test_tensors_without_plain_memory_are_refused() -> None:
 
 
 def test_empty_checks_its_shape() -> None:
-    from farandole import _job
+    from farandole.core import job
 
     (context,) = _native.inproc(1)
-    _job._context = context
+    job._context = context
     try:
         for shape in (-1, (2, -1), 1.5, (2**40, 2**40), (2**32, 2**32), None, "ab"):
             with pytest.raises(InvalidArgumentError, match="'shape' is"):
-                _job.empty(shape)  # type: ignore[arg-type]
+                job.empty(shape)  # type: ignore[arg-type]
         for dtype in (BIG, "object", "datetime64[s]"):
             with pytest.raises(InvalidArgumentError, match="'dtype' is"):
-                _job.empty(3, dtype)
-        assert _job.empty(np.int64(3)).shape == (3,)  # type: ignore[arg-type]
-        assert _job.empty([2, np.int8(3)], np.int16).shape == (2, 3)  # type: ignore[arg-type]
+                job.empty(3, dtype)
+        assert job.empty(np.int64(3)).shape == (3,)  # type: ignore[arg-type]
+        assert job.empty([2, np.int8(3)], np.int16).shape == (2, 3)  # type: ignore[arg-type]
     finally:
-        _job._context = None
+        job._context = None
         context.shutdown()

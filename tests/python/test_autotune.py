@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from torch_checks import assert_passed, checks_of
 
-from farandole.autotune import Autotuner, Choice, Search, Windows
+from farandole.coordination.autotune import Autotuner, Choice, Search, Windows
 from farandole.errors import InvalidArgumentError
 
 START = Choice(cycle_time_us=1000, fusion_threshold=1 << 27, size_shift_up=4)

@@ -19,7 +19,7 @@ from rank_threads import on_ranks
 
 import farandole
 from farandole import ChainOrder, chain_order, chain_order_of_tree
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 
 SIZE = 8

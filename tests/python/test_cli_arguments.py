@@ -310,7 +310,7 @@ def test_unwritable_files_are_found_before_the_work(
 
     for place in ("farandole.machines.load", "farandole.cli.run.launch", "farandole._native.plan"):
         monkeypatch.setattr(place, work)
-    monkeypatch.setattr("farandole.report.trace.load_all", work)
+    monkeypatch.setattr("farandole.trace.timeline.load_all", work)
     (tmp_path / "file").write_text("kept")
     result = invoke(*command.split(), *needed(command, tmp_path), option, "/no/such/place/file")
     assert result.exit_code == 2, result.output
@@ -389,9 +389,9 @@ def test_sizes_have_limits(arguments: str, message: str, tmp_path: Path) -> None
 
 
 def test_more_than_8_ranks_per_core_need_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    from farandole.cli.launcher import LaunchError, refuse_crowding
+    from farandole.launch.launcher import LaunchError, refuse_crowding
 
-    monkeypatch.setattr("farandole.cli.launcher.usable_cores", lambda: [0, 1, 2])
+    monkeypatch.setattr("farandole.launch.launcher.usable_cores", lambda: [0, 1, 2])
     refuse_crowding(24, oversubscribe=False)
     refuse_crowding(2500, oversubscribe=True)
     with pytest.raises(LaunchError, match=r"25 ranks on 3 cores .* --oversubscribe") as refused:

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import farandole
-from farandole._arrays import numpy_dtype
-from farandole.cli import bench_data as data
-from farandole.cli import bench_plan as columns
-from farandole.cli import bench_worker
-from farandole.cli.bench_plan import BenchPlan
 from farandole.cli.sizes import parse_size, size_steps
+from farandole.core.arrays import numpy_dtype
+from farandole.measure import bench_data as data
+from farandole.measure import bench_plan as columns
+from farandole.measure import bench_worker
+from farandole.measure.bench_plan import BenchPlan
 
 DEADLINE_SECONDS = 120
 REDUCED_DTYPES = [

@@ -21,9 +21,10 @@ import pytest
 from typer.testing import CliRunner
 
 from farandole import _native
-from farandole.cli import findings, joined
+from farandole.cli import joined
 from farandole.cli.app import app
-from farandole.cli.libraries import find_library_file
+from farandole.doctor import findings
+from farandole.doctor.libraries import find_library_file
 from farandole.report.tables import as_markdown
 
 SECRET = "5ec2e7" * 10

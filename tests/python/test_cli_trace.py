@@ -25,7 +25,8 @@ from typer.testing import CliRunner
 from farandole.cli import main
 from farandole.cli.app import app
 from farandole.errors import InvalidArgumentError
-from farandole.report.trace import Mark, Sample, Span, load, load_all, negotiations, summarize
+from farandole.trace.summary import negotiations, summarize
+from farandole.trace.timeline import Mark, Sample, Span, load, load_all
 
 ROOT = Path(__file__).resolve().parents[2]
 OFFSETS_NS = (0, 500_000, -2_000_000)  # rank 1's clock is behind rank 0's, rank 2's before it

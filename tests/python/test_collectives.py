@@ -20,8 +20,8 @@ import pytest
 from rank_threads import SIZE, on_ranks
 
 from farandole import _native
-from farandole._arrays import COLLECTIVE_INDEX, DTYPE_INDEX
-from farandole.communicator import Communicator
+from farandole.core.arrays import COLLECTIVE_INDEX, DTYPE_INDEX
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError, MismatchError, RankFailed
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rank_threads import on_ranks
 
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 
 

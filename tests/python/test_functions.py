@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import farandole
-from farandole import functions
+from farandole.launch import functions
 
 
 def job_of_functions(offset: int, scale: int = 1) -> tuple[int, int, float]:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from farandole.cli.agent import Frames, frame
 from farandole.cli.horovod import horovod_settings
-from farandole.cli.hosts import Host, HostsError, parse_hosts, place, read_hostfile
-from farandole.cli.remote import travelling_environment
-from farandole.cli.ssh import Ssh
+from farandole.launch.agent import Frames, frame
+from farandole.launch.hosts import Host, HostsError, parse_hosts, place, read_hostfile
+from farandole.launch.remote import travelling_environment
+from farandole.launch.ssh import Ssh
 
 
 @pytest.mark.parametrize(

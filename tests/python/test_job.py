@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import farandole
-from farandole import _job, _native
+from farandole import _native
+from farandole.core import job
 
 
 @pytest.fixture(autouse=True)
@@ -104,9 +105,9 @@ def test_what_was_added_runs_before_shutdown() -> None:
     def fail() -> None:
         raise ValueError("on purpose")
 
-    _job.before_shutdown.append(lambda: said.append(farandole.size()))
-    _job.before_shutdown.append(fail)
-    _job.before_shutdown.append(lambda: said.append("last"))
+    job.before_shutdown.append(lambda: said.append(farandole.size()))
+    job.before_shutdown.append(fail)
+    job.before_shutdown.append(lambda: said.append("last"))
     with pytest.raises(ValueError, match="on purpose"):
         farandole.shutdown()
     assert said == ["last", 1]

@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farandole.cli import output as module
-from farandole.cli.output import MarkedOutput, OutputFolder
+from farandole.launch import output as module
+from farandole.launch.output import MarkedOutput, OutputFolder
 
 
 class Clock:

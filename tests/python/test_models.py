@@ -11,7 +11,7 @@ from __future__ import annotations
 import pytest
 
 from farandole.errors import InvalidArgumentError
-from farandole.models import MODEL_NAMES, equal_groups, gradients, model
+from farandole.planning.models import MODEL_NAMES, equal_groups, gradients, model
 
 STATED = {  # parameters, tensors, 10^9 multiplications of a forward pass
     "alexnet": (61_100_840, 16, 0.71),

@@ -12,7 +12,7 @@ import pytest
 from rank_threads import SIZE, on_ranks
 
 from farandole import Recv, Send
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError, MismatchError
 
 

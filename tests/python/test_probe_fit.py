@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from farandole import _native, machines
-from farandole.topology import probed
-from farandole.topology.fit import (
+from farandole.measure import probed
+from farandole.measure.fit import (
     FAN,
     PASS,
     RINGS,
@@ -25,7 +25,7 @@ from farandole.topology.fit import (
     fit,
     nonnegative_least_squares,
 )
-from farandole.topology.probe import Measurements
+from farandole.measure.probe import Measurements
 
 SIZES = (0, 1 << 10, 1 << 14, 1 << 18, 1 << 22)
 TRUE = Fit(call=20e-6, alpha=30e-6, per_byte=1e-9, fill_per_byte=0.4e-9, reduce_per_byte=1e-10)

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from rank_threads import on_ranks
 
 from farandole import Recv, Send, _native
-from farandole._arrays import numpy_dtype
-from farandole.communicator import Communicator
+from farandole.core.arrays import numpy_dtype
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 
 Array = np.ndarray[Any, Any]

@@ -17,11 +17,17 @@ NOTICE = "Copyright The Farandole Authors", "SPDX-License-Identifier: Apache-2.0
 CPP = "".join(f"// {line}\n" for line in NOTICE)
 ABSENT = ""
 HASH = "".join(f"# {line}\n" for line in NOTICE)
+LOW = "python/farandole/low/x.py"
 
 
 CLEAN = {
     "CMakeLists.txt": HASH + "farandole_layer(base)\nfarandole_layer(upper base)\n",
     "tools/layers.toml": HASH + 'base = []\nupper = ["base"]\n',
+    "tools/rooms.toml": HASH + 'errors = []\nlow = []\nfarandole = ["low"]\nhigh = ["low"]\n',
+    "python/farandole/__init__.py": HASH + "from farandole import _native, low\n",
+    "python/farandole/errors.py": HASH,
+    LOW: HASH + "import os.path\nfrom farandole.low import y\n",
+    "python/farandole/high/x.py": HASH + "import farandole.low.x\nfrom farandole import errors\n",
     "src/base/settings.cpp": CPP + 'Setting{"FARANDOLE_SPEED", ...};\n',
     "src/upper/part/thing.cpp": CPP + '#include "base/x.hpp"\nread("FARANDOLE_SPEED");\n',
     "tests/unit/base/settings_test.cpp": CPP,
@@ -69,6 +75,15 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("tools/layers.toml", HASH + 'upper = ["base"]\nbase = []\n', "is not below it"),
         ("CMakeLists.txt", HASH + "farandole_layer(base)\nfarandole_layer(upper)\n", "differ from"),
         ("CMakeLists.txt", HASH + "farandole_layer(upper base)\n", "differ from"),
+        (LOW, HASH + "from farandole.high import x\n", "x.py:3: imports farandole.high.x, which"),
+        (LOW, HASH + "def f():\n    import farandole.high.x\n", "denies to low"),
+        (LOW, HASH + "from farandole import _native, high\n", "imports farandole.high, which"),
+        (LOW, HASH + "import farandole\n", "imports farandole, which"),
+        (LOW, HASH + "from farandole import rank\n", "imports farandole.rank, which"),
+        (LOW, HASH + "from ..high import x\n", "imports ..high.x; give the full name"),
+        ("python/farandole/stray/x.py", HASH, "python/farandole/stray: is not both"),
+        ("python/farandole/high/x.py", ABSENT, "python/farandole/high: is not both"),
+        ("tools/rooms.toml", HASH + 'low = ["high"]\nhigh = []\n', "is not below it"),
         ("python/x.py", HASH + 'get("FARANDOLE_SPEDE")\n', "FARANDOLE_SPEDE is not declared"),
         ("python/x.py", HASH + 'get("FARANDOLE_TEST_X")\n', "FARANDOLE_TEST_X is not declared"),
         ("README.md", "Set FARANDOLE_SPEDE.\n", "FARANDOLE_SPEDE is not declared"),

@@ -13,9 +13,10 @@ from itertools import pairwise
 
 import pytest
 
-from farandole import _native, models, scaling, sweeps
+from farandole import _native
 from farandole.errors import InvalidArgumentError
-from farandole.scaling import AllreduceTimes, Training
+from farandole.planning import models, scaling, sweeps
+from farandole.planning.scaling import AllreduceTimes, Training
 
 ALPHA, RATE = 5e-6, 1e10
 

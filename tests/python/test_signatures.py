@@ -22,7 +22,7 @@ import pytest
 
 import farandole
 from farandole import Communicator, _native
-from farandole._calls import ReduceOp
+from farandole.core.calls import ReduceOp
 
 PROGRAM = """
 import numpy as np

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 
 from farandole import _native
-from farandole.cli import tuner
-from farandole.cli.tuner import Choice, Shape, Timing
+from farandole.measure import tuner
+from farandole.measure.tuner import Choice, Shape, Timing
 
 SHAPE = Shape(ranks=4, hosts=2, transport="tcp")
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from rank_threads import SIZE, on_ranks
 
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError, MismatchError
 
 COUNTS = [2, 0, 5]

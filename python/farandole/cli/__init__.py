@@ -4,7 +4,7 @@
 
 
 def main() -> None:
-    from farandole.cli.processes import open_standard_streams
+    from farandole.launch.processes import open_standard_streams
 
     open_standard_streams()
     from farandole.cli.app import app

@@ -20,9 +20,9 @@ from typing import Annotated, Any
 import typer
 
 from farandole import _native
-from farandole.cli.bench_plan import WITH_ALGORITHMS
 from farandole.cli.sizes import parse_size
 from farandole.errors import InvalidArgumentError
+from farandole.measure.bench_plan import WITH_ALGORITHMS
 
 RANKS_MAX = 27_600  # of jobs, real and described
 TRANSPORTS = ("auto", *(name for name, _, _ in _native.transports()))

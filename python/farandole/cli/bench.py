@@ -21,15 +21,6 @@ from farandole.cli.arguments import (
     printed,
     size_option,
 )
-from farandole.cli.bench_plan import (
-    COLLECTIVES,
-    NEVER_IN_PLACE,
-    PLACES,
-    REDUCING,
-    ROOTED,
-    WITHOUT_ALGORITHMS,
-    BenchPlan,
-)
 from farandole.cli.joined import (
     RANKS_BY_DEFAULT,
     JobRanks,
@@ -39,6 +30,15 @@ from farandole.cli.joined import (
     measure,
 )
 from farandole.cli.sizes import size_steps
+from farandole.measure.bench_plan import (
+    COLLECTIVES,
+    NEVER_IN_PLACE,
+    PLACES,
+    REDUCING,
+    ROOTED,
+    WITHOUT_ALGORITHMS,
+    BenchPlan,
+)
 
 
 def bench(
@@ -124,7 +124,7 @@ def bench(
 def _run(plan: BenchPlan, json: Path | None) -> int:
     """Of one rank; rank 0 prints and writes."""
     import farandole
-    from farandole.cli.bench_worker import Bench
+    from farandole.measure.bench_worker import Bench
 
     _check_root(plan.root, farandole.size())
     with contextlib.ExitStack() as files:

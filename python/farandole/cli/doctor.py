@@ -15,7 +15,7 @@ def doctor(json: Json = None) -> None:
     Says what each thing is for, and what this version does not use. Exits with 1 if something
     that Farandole needs is missing.
     """
-    from farandole.cli.findings import all_findings
+    from farandole.doctor.findings import all_findings
     from farandole.report.tables import print_table
 
     findings = all_findings()

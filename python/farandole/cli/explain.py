@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from farandole.cli.arguments import Root, Svg, complete, write
-from farandole.cli.bench_plan import WITH_ALGORITHMS
+from farandole.measure.bench_plan import WITH_ALGORITHMS
 
 RANKS_MAX = 256
 

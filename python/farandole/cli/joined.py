@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from farandole.cli.arguments import RANKS_MAX, TRANSPORTS, check_memory, choice, output_problem
-from farandole.cli.findings import NO_JOB, started_by
+from farandole.doctor.findings import NO_JOB, started_by
 from farandole.errors import FarandoleError, InvalidArgumentError, UnsupportedError
 
 RANKS_BY_DEFAULT = 2
@@ -76,8 +76,8 @@ def measure(ranks: Ranks, work: Callable[[], int | None]) -> NoReturn:
     init() and shutdown(), with enough ranks, and returns an exit status, None for 0."""
     if is_in_job():
         raise typer.Exit(_join(ranks, work))
-    from farandole.cli.launcher import LaunchOptions
     from farandole.cli.run import launch
+    from farandole.launch.launcher import LaunchOptions
 
     count = ranks.count or RANKS_BY_DEFAULT
     check_memory(count * ranks.largest_bytes, f"--end asks {count} ranks here to hold")

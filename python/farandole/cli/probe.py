@@ -13,7 +13,7 @@ from farandole.cli.arguments import Json, Oversubscribe, output_file, size_optio
 from farandole.cli.joined import JobRanks, Ranks, Transport, measure
 
 if TYPE_CHECKING:
-    from farandole.topology.probe import Measurements
+    from farandole.measure.probe import Measurements
 
 _SIZE_BYTES_MIN = 1 << 16
 
@@ -47,7 +47,7 @@ def probe(
 def _measure(output: Path, size_bytes_max: int, name: str, json: Path | None) -> None:
     """Every rank of the job; rank 0 writes and prints."""
     import farandole
-    from farandole.topology.probe import Probe
+    from farandole.measure.probe import Probe
 
     measured = Probe(farandole.world(), size_bytes_max).run()
     if farandole.rank() == 0:
@@ -58,8 +58,8 @@ def _report(measured: Measurements, output: Path, name: str, json: Path | None) 
     from dataclasses import asdict
 
     from farandole import machines
+    from farandole.measure import probed
     from farandole.report.tables import print_table
-    from farandole.topology import probed
 
     found = probed.hops(measured)
     description = probed.describe(measured, found, name)

@@ -22,8 +22,8 @@ from farandole.cli.arguments import (
 )
 from farandole.cli.grouped import grouped
 from farandole.cli.horovod import LOG_LEVELS, PANEL, timeline_file, translate_variables
-from farandole.cli.hosts import HostsError, parse_hosts, place, read_hostfile
-from farandole.cli.launcher import (
+from farandole.launch.hosts import HostsError, parse_hosts, place, read_hostfile
+from farandole.launch.launcher import (
     NOT_EXECUTABLE_STATUS,
     Launcher,
     LaunchError,
@@ -34,10 +34,10 @@ from farandole.cli.launcher import (
     report_to_stderr,
     resolve_command,
 )
-from farandole.cli.output import OutputFolder
-from farandole.cli.processes import lead_session
-from farandole.cli.remote import RemoteLauncher
-from farandole.cli.ssh import Ssh
+from farandole.launch.output import OutputFolder
+from farandole.launch.processes import lead_session
+from farandole.launch.remote import RemoteLauncher
+from farandole.launch.ssh import Ssh
 
 _START_TIMEOUT_SECONDS = 120.0  # as the ranks' own
 RunCommand = grouped(

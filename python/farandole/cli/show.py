@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from farandole.cli.arguments import Json, write_json
+from farandole.doctor.settings import visible_settings
 from farandole.report.tables import as_markdown, print_table
 
 AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
@@ -18,7 +18,6 @@ AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown t
 SETTING_COLUMNS = ("name", "type", "default", "value", "help")
 # The table goes into documents, which do not depend on who makes them.
 SETTING_COLUMNS_OF_DOCUMENTS = ("name", "type", "default", "help")
-SECRET_SETTINGS = ("FARANDOLE_SECRET",)
 STARTER_COLUMNS = ("starter", "rank", "size", "local rank", "local size", "job", "rank 0")
 
 _MEETINGS = {
@@ -67,17 +66,6 @@ def settings(
         print(as_markdown(rows, SETTING_COLUMNS_OF_DOCUMENTS))
     else:
         print_table(rows, SETTING_COLUMNS, wrapped=("value", "help"))
-
-
-def visible_settings() -> list[dict[str, str]]:
-    """Every setting; what is secret shows only that it is set."""
-    from farandole import _native
-
-    rows = _native.settings()
-    for row in rows:
-        if row["name"] in SECRET_SETTINGS and os.environ.get(row["name"]):
-            row["value"] = "(set)"
-    return rows
 
 
 def _show_starters(json: Path | None, markdown: bool) -> None:

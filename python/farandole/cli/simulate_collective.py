@@ -20,7 +20,7 @@ from farandole.cli.arguments import (
     choice,
     write_json,
 )
-from farandole.sweeps import ROUTINGS
+from farandole.planning.sweeps import ROUTINGS
 
 FACTOR_MAX = 1e6
 PATHS = ("auto", "events", "rounds")

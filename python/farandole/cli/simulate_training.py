@@ -42,7 +42,8 @@ def training(
 
     Efficiency is samples per second over those of as many ranks that need not communicate.
     """
-    from farandole import machines, scaling
+    from farandole import machines
+    from farandole.planning import scaling
     from farandole.report.scaling import BASIS, step_row
     from farandole.report.tables import print_table
 

@@ -42,9 +42,9 @@ from farandole.cli.training_options import (
     FusionThreshold,
     Model,
 )
+from farandole.planning.sweeps import ROUTINGS, SOURCES
 from farandole.report.tables import print_table
 from farandole.report.units import size_text
-from farandole.sweeps import ROUTINGS, SOURCES
 
 app = typer.Typer(help="Ask the planner or the simulator many questions.", no_args_is_help=True)
 
@@ -83,7 +83,8 @@ def factorizations(
     The first layer joins neighbours, which share a host. Each layer's time is that of its ring on
     the way in, reducing, and on the way out.
     """
-    from farandole import machines, sweeps
+    from farandole import machines
+    from farandole.planning import sweeps
     from farandole.report import sweep as report
 
     check_factor_max(factor_max)
@@ -119,7 +120,8 @@ def fastest_map(
 
     Without --ranks these are 2, 4, 8, ... and all devices.
     """
-    from farandole import machines, sweeps
+    from farandole import machines
+    from farandole.planning import sweeps
     from farandole.report import sweep as report
 
     require_plotly(html)
@@ -174,9 +176,9 @@ def scaling(
     these are 4, 16, 64, ... and all devices.
     """
     from farandole import machines
-    from farandole import scaling as steps
+    from farandole.planning import scaling as steps
+    from farandole.planning.sweeps import rank_counts
     from farandole.report import scaling as report
-    from farandole.sweeps import rank_counts
 
     require_plotly(html)
     described = machines.load(machine).machine()

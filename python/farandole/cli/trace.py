@@ -13,7 +13,7 @@ from farandole.cli.arguments import Json, output_file, write_json
 from farandole.cli.command import Command
 
 if TYPE_CHECKING:
-    from farandole.report.trace import Summary
+    from farandole.trace.summary import Summary
 
 Files = Annotated[list[Path], typer.Argument(help="The timeline of each rank.", metavar="FILES")]
 Partial = Annotated[bool, typer.Option("--partial", help="Do without the ranks not given.")]
@@ -38,7 +38,7 @@ def merge(
     All are put on the clock of rank 0, and begin with the earliest event. https://ui.perfetto.dev
     opens the file, with one process per rank.
     """
-    from farandole.report.trace import load_all, write_merged
+    from farandole.trace.timeline import load_all, write_merged
 
     traces = load_all(files, partial)
     write_merged(traces, output)
@@ -60,7 +60,8 @@ def summary(
     """
     from dataclasses import asdict
 
-    from farandole.report.trace import load_all, summarize
+    from farandole.trace.summary import summarize
+    from farandole.trace.timeline import load_all
 
     result = summarize(load_all(files, partial))
     if not write_json(json, asdict(result)):

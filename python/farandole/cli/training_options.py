@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from farandole.cli.arguments import choice, size_option
-from farandole.models import MODEL_NAMES
+from farandole.planning.models import MODEL_NAMES
 
 GROUPS_MAX = 10_000
 BATCH_MAX = 1e9

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from farandole.cli.arguments import Oversubscribe, output_file, size_option
-from farandole.cli.bench_plan import COLLECTIVES, WITHOUT_ALGORITHMS
 from farandole.cli.joined import JobRanks, Ranks, Transport, measure
 from farandole.cli.sizes import size_steps
+from farandole.measure.bench_plan import COLLECTIVES, WITHOUT_ALGORITHMS
 
 _TUNED = tuple(name for name in COLLECTIVES if name not in WITHOUT_ALGORITHMS)
 _SIZE_BYTES_MIN, _FACTOR = 64, 4
@@ -67,9 +67,9 @@ def _measure(output: Path, names: Sequence[str], sizes: Sequence[int], seconds: 
     """Every rank of the job; rank 0 writes and prints."""
     import farandole
     from farandole import _native
-    from farandole._timing import Budget
-    from farandole.cli.tuner import Tuner, timing_rows, tuning_text
     from farandole.errors import InvalidArgumentError
+    from farandole.measure.timing import Budget
+    from farandole.measure.tuner import Tuner, timing_rows, tuning_text
     from farandole.report.tables import print_table
 
     budget = Budget(seconds=seconds / 2, warmup_seconds=seconds / 8, iterations_min=3)
@@ -86,7 +86,7 @@ def _measure(output: Path, names: Sequence[str], sizes: Sequence[int], seconds: 
         output.write_text(text, encoding="utf-8")
         rows = timing_rows(choices)
         print_table(rows, list(rows[0]), wrapped=("algorithm",))
-        if farandole._job.machine() is None:
+        if farandole.core.job.machine() is None:
             print(
                 "Predictions are of typical costs, good for an order only; for times set "
                 "FARANDOLE_MACHINE."

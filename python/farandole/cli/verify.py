@@ -11,8 +11,8 @@ from typing import Annotated, NamedTuple
 import typer
 
 from farandole.cli.arguments import Counts, choice, rank_counts
-from farandole.cli.bench_plan import WITH_ALGORITHMS
 from farandole.cli.specs import specs
+from farandole.measure.bench_plan import WITH_ALGORITHMS
 from farandole.report.tables import Row
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where Horovod has its process sets."""
 
-from farandole.process_sets import (
+from farandole.coordination.process_sets import (
     ProcessSet,
     add_process_set,
     get_process_set_ids_and_ranks,

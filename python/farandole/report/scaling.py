@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from farandole.planning.scaling import Point, Step, Training
 from farandole.report.page import colour, page
 from farandole.report.units import seconds_text
-from farandole.scaling import Point, Step, Training
 
 BASIS = (
     "Simulated: the step from gradients, cycles and batches, each cycle's agreement by the "

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from farandole.planning.sweeps import Fastest, Hierarchy
 from farandole.report.page import colour, page
 from farandole.report.units import seconds_text, size_text
-from farandole.sweeps import Fastest, Hierarchy
 
 
 def hierarchy_rows(

@@ -27,10 +27,8 @@ from farandole import (
     shutdown,
     size,
 )
-from farandole._job import start_timeline, stop_timeline
-from farandole.errors import FarandoleError as HorovodInternalError
-from farandole.functions import run
-from farandole.process_sets import (
+from farandole.coordination.handles import Handle
+from farandole.coordination.process_sets import (
     ProcessSet,
     add_process_set,
     get_process_set_ids_and_ranks,
@@ -39,6 +37,9 @@ from farandole.process_sets import (
     process_set_by_id,
     remove_process_set,
 )
+from farandole.core.job import start_timeline, stop_timeline
+from farandole.errors import FarandoleError as HorovodInternalError
+from farandole.launch.functions import run
 from farandole.torch.builds import (
     ccl_built,
     cuda_built,
@@ -63,7 +64,6 @@ from farandole.torch.functions import (
     grouped_reducescatter,
     reducescatter,
 )
-from farandole.torch.handles import Handle
 from farandole.torch.optimizer import DistributedOptimizer
 from farandole.torch.reduction import (
     ActiveAverage,

@@ -25,15 +25,16 @@ from typing import Any
 import torch
 
 import farandole
+from farandole.coordination.handles import first_failure, start_group
+from farandole.coordination.process_sets import ProcessSet
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet
 from farandole.torch.compression import Compressing, Compressor
-from farandole.torch.handles import Task, check_tensor, first_failure, readable, start_group
 from farandole.torch.meter import Meter
 from farandole.torch.plans import plan_buckets, plan_equal_groups, plan_explicit_groups
 from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling
 from farandole.torch.slots import Bucket, Flat, Seen, Slot, reusable, take_gradients
 from farandole.torch.sparse import sparse_sum
+from farandole.torch.tasks import Task, check_tensor, readable
 from farandole.torch.tensors import allreduce_task
 
 FIRST_BUCKET_BYTES = 1 << 20

@@ -24,10 +24,10 @@ from typing import Any
 import torch
 
 import farandole
+from farandole.coordination.handles import start
+from farandole.coordination.process_sets import ProcessSet, global_process_set
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, global_process_set
 from farandole.torch.compression import Compressing, Compression, name_of
-from farandole.torch.handles import start
 from farandole.torch.reduction import ActiveAverage, Average, ReduceOp, Sum, resolve_op
 from farandole.torch.tensors import (
     allreduce_async,

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import torch
 
-from farandole import autotune
+from farandole.coordination import autotune
+from farandole.coordination.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.torch.buckets import BUCKET_BYTES, ExchangeOptions, GradientExchange
 from farandole.torch.compression import Compressing, Compression, name_of
 from farandole.torch.reduction import ActiveAverage, Adasum, Average, ReduceOp, Scaling, Sum

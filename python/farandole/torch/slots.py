@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from farandole import _native
+from farandole.coordination.handles import Handle
 from farandole.errors import InvalidArgumentError
-from farandole.torch.handles import Handle, Task, check_tensor
 from farandole.torch.sparse import SparseSum
+from farandole.torch.tasks import Task, check_tensor
 
 
 @dataclass(eq=False)

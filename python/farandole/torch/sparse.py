@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
+from farandole.coordination.handles import Handle, start_group
+from farandole.coordination.process_sets import ProcessSet, global_process_set
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, global_process_set
-from farandole.torch.handles import Handle, Task, start_group
 from farandole.torch.reduction import Average, ReduceOp, Sum, resolve_op
+from farandole.torch.tasks import Task
 from farandole.torch.tensors import allgather_task, name_or_number
 
 

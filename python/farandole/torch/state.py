@@ -19,9 +19,9 @@ import torch
 
 import farandole
 from farandole import errors
+from farandole.coordination.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.errors import FarandoleError, InvalidArgumentError, MismatchError, WrongTypeError
-from farandole.process_sets import ProcessSet, check_process_set, global_process_set
-from farandole.torch.handles import check_tensor
+from farandole.torch.tasks import check_tensor
 from farandole.torch.tensors import broadcast_, broadcast_group, gather_rows, name_or_number
 
 

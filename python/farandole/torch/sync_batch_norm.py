@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from farandole.coordination.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.errors import InvalidArgumentError
-from farandole.process_sets import ProcessSet, check_process_set, global_process_set
 from farandole.torch.functions import allgather, allreduce
 from farandole.torch.reduction import Sum
 

@@ -22,24 +22,16 @@ from typing import Any, TypeVar
 import torch
 
 from farandole import _native
-from farandole.errors import InvalidArgumentError, WrongTypeError
-from farandole.process_sets import (
+from farandole.coordination.handles import Handle, start, start_group
+from farandole.coordination.process_sets import (
     ProcessSet,
     check_process_set,
     global_process_set,
     wait_for_all,
 )
-from farandole.torch.handles import (
-    Handle,
-    Task,
-    check_rows,
-    readable,
-    result_of,
-    start,
-    start_group,
-    writable,
-)
+from farandole.errors import InvalidArgumentError, WrongTypeError
 from farandole.torch.reduction import Adasum, Average, ReduceOp, Scaling, resolve_op
+from farandole.torch.tasks import Task, check_rows, readable, result_of, writable
 
 Result = TypeVar("Result")
 _NARROW_FLOATS = (torch.float16, torch.bfloat16)

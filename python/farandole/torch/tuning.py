@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import torch
 
-from farandole import autotune
-from farandole.process_sets import ProcessSet
+from farandole.coordination import autotune
+from farandole.coordination.process_sets import ProcessSet
 from farandole.torch.buckets import GradientExchange
 from farandole.torch.reduction import Max
 from farandole.torch.tensors import allreduce_

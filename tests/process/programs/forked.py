@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import farandole
-from farandole import _native, process_sets
+from farandole import _native
+from farandole.coordination import process_sets
 
 CHILD_SECONDS = 30  # one that hangs is ended by SIGALRM, and seen by its status
 

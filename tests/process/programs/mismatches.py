@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import farandole
-from farandole.communicator import Communicator
+from farandole.core.communicator import Communicator
 
 LONG = 300_000
 OUTCOMES = ("right", "wrong", "mismatch", "other")

@@ -24,9 +24,9 @@ Program own_block(std::int64_t times) {
 }
 
 // Goal: whatever counts reach the engine, a local copy never writes behind its target: chunks of
-// different lengths end the operation before anything is written, and are named as our mistake.
-// Method: layouts that the front end refuses, of an operation that replays and of one that does
-// not; the buffers are as long as the shorter side, with a mark behind.
+// different lengths are named as our mistake before anything is written.
+// Method: layouts that the front end refuses, of a program that is bound at once and of one that is
+// bound as it runs; the buffers are as long as the shorter side, with a mark behind.
 TEST(CollectiveOperation, RefusesALocalCopyOfUnequalLengths) {
   for (const std::int64_t times : {1, 1000}) {
     for (const auto& [in_count, out_count] : {std::pair(5, 2), std::pair(2, 5)}) {
@@ -38,10 +38,19 @@ TEST(CollectiveOperation, RefusesALocalCopyOfUnequalLengths) {
       CollectiveSpec spec;
       spec.terms.group = group;
       spec.terms.stream = std::make_shared<CpuStream>();
-      spec.program = std::make_shared<const Program>(own_block(times));
-      spec.in_layout = Layout::by_counts(std::array{static_cast<std::size_t>(in_count)});
-      spec.out_layout = Layout::by_counts(std::array{static_cast<std::size_t>(out_count)});
-      spec.dtype = DType::kInt32;
+      Binding binding;
+      binding.program = std::make_shared<const Program>(own_block(times));
+      binding.in = Layout::by_counts(std::array{static_cast<std::size_t>(in_count)});
+      binding.out = Layout::by_counts(std::array{static_cast<std::size_t>(out_count)});
+      binding.dtype = DType::kInt32;
+      auto bound = BoundProgram::bind(std::move(binding), flow_of(group));
+      ASSERT_EQ(static_cast<bool>(bound), times > 1);
+      if (!bound) {
+        EXPECT_EQ(bound.error().kind, ErrorKind::kInternal);
+        EXPECT_NE(bound.error().message.find("different lengths"), std::string::npos);
+        continue;
+      }
+      spec.bound = *std::move(bound);
       spec.in = reinterpret_cast<const std::byte*>(source.data());
       spec.out = reinterpret_cast<std::byte*>(target.data());
       const auto operation = std::make_shared<CollectiveOperation>(std::move(spec));

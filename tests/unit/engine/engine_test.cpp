@@ -70,7 +70,11 @@ class TwoEngines : public ::testing::Test {
     EXPECT_TRUE(verified);
     CollectiveSpec spec;
     spec.terms = {std::move(group), "", std::make_shared<CpuStream>(), 60s, 0};
-    spec.program = std::make_shared<const Program>(specialize(*verified, rank));
+    Binding binding;
+    binding.program = std::make_shared<const Program>(specialize(*verified, rank));
+    auto bound = BoundProgram::bind(std::move(binding), flow_of(spec.terms.group));
+    EXPECT_TRUE(bound);
+    spec.bound = *std::move(bound);
     spec.signature.count = count;
     auto operation = std::make_shared<CollectiveOperation>(std::move(spec));
     engine(rank).submit(operation, true);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -376,6 +377,109 @@ TEST_P(Repeat, CallsAreCounted) {
     call(data);
     call(data);
     EXPECT_EQ(counted(), std::pair(10ul, 7 * 40ul + 3 * 80));
+  });
+}
+
+// Goal: a call that differs from the one before in an option alone is planned by its own options.
+// Method: calls on the same buffer, twice each with every option that changes the algorithm, and
+// all of that twice; the plans say how often each algorithm ran.
+TEST_P(Repeat, OptionsOfLikeCallsDecide) {
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [](Context& context, Communicator& world) {
+    std::vector<float> data(10, 1.0F);
+    ASSERT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{40}, "ring"));
+    ASSERT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{40 << 10}, "recursive_doubling"));
+    const CallOptions each[] = {{.size_shift = 10}, {}, {.algorithm = "rabenseifner"}};
+    for (int turn = 0; turn < 2; ++turn) {
+      for (const CallOptions& options : each) {
+        for (int i = 0; i < 2; ++i) {
+          ASSERT_TRUE(world.allreduce(data.data(), data.data(), Count{data.size()}, DType::kFloat32,
+                                      Reduction::kSum, options));
+        }
+      }
+    }
+    std::map<std::string, std::uint64_t> calls;
+    for (const auto& [label, counted] : context.statistics().plans) {
+      const std::size_t begin = label.find(' ') + 1;
+      if (label.starts_with("allreduce ")) {
+        calls[label.substr(begin, label.find(' ', begin) - begin)] += counted.calls;
+      }
+    }
+    const std::map<std::string, std::uint64_t> expected{
+        {"recursive_doubling", 4}, {"rabenseifner", 4}, {"ring", 4}};
+    EXPECT_EQ(calls, expected);
+  });
+}
+
+// Goal: a call that asks for one order of operands gets it, though the one before did not ask.
+// Method: large numbers that cancel each other before or after a small one is added, by a ring, in
+// which each chunk has another order.
+TEST_P(Repeat, AFixedOrderIsKept) {
+  Contexts contexts = make_ranks(3, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const float values[] = {1e8F, 1.0F, -1e8F};
+    const std::vector<float> mine(300, values[world.rank().value()]);
+    for (const bool fixed : {false, true, false, true}) {
+      std::vector<float> sums(300);
+      ASSERT_TRUE(world.allreduce(mine.data(), sums.data(), Count{300}, DType::kFloat32,
+                                  Reduction::kSum, {.algorithm = "ring", .deterministic = fixed}));
+      EXPECT_EQ(std::ranges::count(sums, sums[0]) == 300, fixed);
+    }
+  });
+}
+
+// Goal: a call in place is no repetition of one that is not, nor the reverse, wherever the shorter
+// buffer lies in the longer one. Method: both in turns; what is not written shows.
+TEST_P(Repeat, InPlaceAndApartTakeTurns) {
+  Contexts contexts = make_ranks(3, GetParam());
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const auto rank = static_cast<std::size_t>(world.rank().value());
+    for (const std::size_t n : {4u, 20'000u}) {
+      for (const bool in_place : {true, false, true, false}) {
+        std::vector<float> all(3 * n, -1.0F), mine(n, static_cast<float>(rank));
+        if (in_place) copy(mine, all.data() + rank * n);
+        const float* in = in_place ? all.data() + rank * n : mine.data();
+        ASSERT_TRUE(world.allgather(in, all.data(), Count{n}, DType::kFloat32));
+        for (std::size_t r = 0; r < 3; ++r) {
+          EXPECT_TRUE(is_same(std::vector<float>(n, static_cast<float>(r)), all.data() + r * n));
+        }
+        std::vector<float> rows(3 * n, static_cast<float>(rank)), sums(n, -1.0F);
+        float* out = in_place ? rows.data() + rank * n : sums.data();
+        ASSERT_TRUE(world.reducescatter(rows.data(), out, Count{n}, DType::kFloat32));
+        EXPECT_TRUE(is_same(std::vector<float>(n, 3.0F), out));
+      }
+    }
+  });
+}
+
+// Goal: a choice made while a call is outstanding counts for the next one.
+// Method: rank 1 comes late to a call that blocks rank 0, whose operation is in use meanwhile.
+TEST_P(Repeat, AChoiceMadeMeanwhileCounts) {
+  Contexts contexts = make_ranks(2, GetParam());
+  std::atomic<bool> chosen{false};
+  run_ranks(contexts, [&](Context& context, Communicator& world) {
+    std::vector<float> data(10, 1.0F);
+    const auto sum = [&] {
+      return world.allreduce(data.data(), data.data(), Count{10}, DType::kFloat32);
+    };
+    ASSERT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{40}, "recursive_doubling"));
+    ASSERT_TRUE(sum());
+    std::thread waiting;
+    if (world.rank().value() == 0) {
+      waiting = std::thread([&] { EXPECT_TRUE(sum()); });
+      while (context.dump().find("allreduce") == std::string::npos) std::this_thread::yield();
+    }
+    ASSERT_TRUE(world.set_algorithm(Collective::kAllreduce, Bytes{40}, "ring"));
+    if (world.rank().value() == 1) {
+      while (!chosen) std::this_thread::yield();
+      // The choice is this rank's own; the call that waits was made by the earlier one.
+      EXPECT_TRUE(world.allreduce(data.data(), data.data(), Count{10}, DType::kFloat32,
+                                  Reduction::kSum, {.algorithm = "recursive_doubling"}));
+    } else {
+      chosen = true;
+      waiting.join();
+    }
+    EXPECT_TRUE(sum());
   });
 }
 

@@ -56,6 +56,10 @@ class SharedPipe : public testing::Test {
     }
   }
   Bytes moved(int to) const { return receives_[static_cast<std::size_t>(to)].moved; }
+  /// What waits for a send sees by this that it moves.
+  void expect_staged(int to, Bytes bytes) const {
+    EXPECT_EQ(sends_[static_cast<std::size_t>(to)].moved, bytes) << to;
+  }
   void expect_sent(int to) const {
     EXPECT_EQ(sends_[static_cast<std::size_t>(to)].state, TransferState::kDone) << to;
   }
@@ -94,6 +98,7 @@ TEST_F(SharedPipe, OneSourceTakesOnePipe) {
   receive(1);
   drive({0, 1});
   EXPECT_EQ(moved(1), Bytes{shm::pipe_bytes(kRanks, 0)});
+  for (int to = 1; to < kRanks; ++to) expect_staged(to, Bytes{shm::pipe_bytes(kRanks, 0)});
   for (int to = 2; to < kRanks; ++to) receive(to);
   drive({0, 1, 2, 3, 4, 5});
   for (int to = 1; to < kRanks; ++to) {
