@@ -4,14 +4,21 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
+#include "farandole/farandole.hpp"
 #include "farandole/result.hpp"
 
 namespace farandole::bindings {
+
+/// An exception of the class of farandole.errors for this kind. The GIL is held.
+nanobind::object exception_of(const Error& error);
 
 /// Raises the class of farandole.errors for this kind. The GIL is held.
 [[noreturn]] void raise(const Error& error);
@@ -26,11 +33,21 @@ T take(Result<T> result) {
 /// Raises unless 0 <= given < count.
 void check_index(const char* argument, int given, int count);
 
+/// Context::from_job() without the GIL, and with it where a Python store is called.
+std::unique_ptr<Context> from_job(const Job& job);
+
 /// Library memory as Python sees it: a writable buffer of bytes.
 struct OwnedBuffer {
   std::shared_ptr<std::byte> data;
   std::size_t size = 0;
 };
+
+/// Of seconds; more than a year is for ever, and stays within what the clock can add.
+inline std::chrono::milliseconds milliseconds(double seconds) {
+  constexpr double kSecondsMax = 366.0 * 24 * 3600;
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::ceil(std::min(seconds, kSecondsMax) * 1000)));
+}
 
 // Between two looks at Python's pending signals.
 inline constexpr auto kSignalInterval = std::chrono::milliseconds(100);
@@ -39,7 +56,9 @@ void bind_reduce(nanobind::module_& module);    // src/reduce
 void bind_schedule(nanobind::module_& module);  // src/schedule, src/algorithms
 void bind_model(nanobind::module_& module);     // src/model
 void bind_planner(nanobind::module_& module);   // src/planner
-void bind_context(nanobind::module_& module);   // src/frontend
+void bind_job(nanobind::module_& module);       // stores and jobs; before the context
+void bind_completions(nanobind::module_& module, nanobind::class_<Request>& request);
+void bind_context(nanobind::module_& module);  // src/frontend
 void bind_coordinator(nanobind::module_& module);
 void bind_simulator(nanobind::module_& module);  // src/simulator
 

@@ -247,8 +247,25 @@ void bind_communicator(nb::module_& module) {
           "collective"_a, "bytes"_a, "algorithm"_a)
       .def("split", &split, "color"_a.none(), "key"_a = 0)
       .def("group", &group, "ranks"_a)
+      .def(
+          "create_group",
+          [](Communicator& self, const std::vector<int>& ranks, int tag,
+             std::optional<double> timeout) {
+            std::vector<Rank> list;
+            for (const int rank : ranks) list.push_back(Rank{rank});
+            std::optional<std::chrono::milliseconds> limit;
+            if (timeout) limit = milliseconds(*timeout);
+            return together([&] { return self.create_group(list, tag, limit); });
+          },
+          "ranks"_a, "tag"_a = 0, "timeout"_a = nb::none())
       .def("node", [](Communicator& self) { return together([&] { return self.node(); }); })
       .def("across", [](Communicator& self) { return together([&] { return self.across(); }); })
+      .def(
+          "abort",
+          [](Communicator& self, const std::string& reason) {
+            together([&] { return self.abort(reason); });
+          },
+          "reason"_a)
       .def("free", [](Communicator& self) { take(self.free()); });
 }
 
@@ -372,9 +389,9 @@ void check_index(const char* argument, int given, int count) {
 
 void bind_context(nb::module_& module) {
   using namespace nb::literals;
-  nb::class_<Request>(module, "Request").def("wait", &wait).def("test", [](Request& self) {
-    return take(self.test());
-  });
+  nb::class_<Request> request(module, "Request");
+  request.def("wait", &wait).def("test", [](Request& self) { return take(self.test()); });
+  bind_completions(module, request);
   nb::class_<OwnedBuffer>(module, "OwnedBuffer", nb::type_slots(kOwnedBufferSlots))
       .def_prop_ro(
           "pointer",
@@ -383,6 +400,7 @@ void bind_context(nb::module_& module) {
   bind_communicator(module);
   nb::class_<Context>(module, "Context")
       .def_static("from_environment", &from_environment)
+      .def_static("from_job", &from_job, "job"_a)
       .def_prop_ro("rank", [](const Context& self) { return self.rank().value(); })
       .def_prop_ro("size", &Context::size)
       .def_prop_ro("local_rank", &Context::local_rank)

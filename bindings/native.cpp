@@ -116,6 +116,8 @@ const char* class_name(ErrorKind kind) {
       return "TimedOutError";
     case ErrorKind::kRankFailed:
       return "RankFailed";
+    case ErrorKind::kAborted:
+      return "AbortedError";
     case ErrorKind::kInternal:
       break;
   }
@@ -123,7 +125,7 @@ const char* class_name(ErrorKind kind) {
 }
 
 // By kind. Looked up once, since nothing can be imported any more while the interpreter ends.
-PyObject* error_classes[] = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+PyObject* error_classes[static_cast<std::size_t>(ErrorKind::kAborted) + 1] = {};
 
 void find_error_classes() {
   const nb::module_ errors = nb::module_::import_("farandole.errors");
@@ -144,17 +146,19 @@ void copy_all_to_memory(const std::vector<Copy>& copies) {
 
 }  // namespace
 
-void raise(const Error& error) {
+nb::object exception_of(const Error& error) {
   const nb::handle type(error_classes[static_cast<std::size_t>(error.kind)]);
-  nb::object exception;
-  if (error.kind == ErrorKind::kRankFailed) {
+  if (error.kind == ErrorKind::kRankFailed || error.kind == ErrorKind::kAborted) {
     const ProcessName culprit = error.culprit.value_or(ProcessName{});
-    exception = type(text(error.message), culprit.rank, culprit.host.c_str(), culprit.pid,
-                     text(error.operation));
-  } else {
-    exception = type(text(error.message));
+    return type(text(error.message), culprit.rank, culprit.host.c_str(), culprit.pid,
+                text(error.operation));
   }
-  PyErr_SetObject(type.ptr(), exception.ptr());
+  return type(text(error.message));
+}
+
+void raise(const Error& error) {
+  const nb::object exception = exception_of(error);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   throw nb::python_error();
 }
 
@@ -179,6 +183,7 @@ NB_MODULE(_native, module) {
   bind_schedule(module);
   bind_model(module);
   bind_planner(module);
+  bind_job(module);
   bind_context(module);
   bind_coordinator(module);
   bind_simulator(module);

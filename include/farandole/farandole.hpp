@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "farandole/job.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 
@@ -27,7 +29,8 @@ struct Machine;
 /// An operation in flight. Dropping it does not cancel the operation.
 ///
 /// Threads   any; wait() from several at once is fine.
-/// Errors    those of the operation: kMismatch, kTimedOut, kRankFailed with the culprit.
+/// Errors    those of the operation: kMismatch, kTimedOut, kRankFailed and kAborted with the
+/// culprit.
 class Request {
  public:
   Request(std::shared_ptr<Operation> operation, std::shared_ptr<ContextState> context)
@@ -40,6 +43,13 @@ class Request {
   void abort(const std::string& why);
   /// True once it ended; the error if it failed. Does not block.
   Result<bool> test();
+  /// Calls `told` once with the outcome, an error too: at once, on this thread, if the operation
+  /// has ended; else when it ends, on the thread that drives the engine then, which is one of the
+  /// library's or a caller's that waits. What is told first was given first. wait() may return
+  /// before `told` has been called. It must not throw, block, or call anything of the library
+  /// but test(), since all operations of this process wait for it.
+  /// Errors    kInvalidArgument if `told` is empty or this process was forked.
+  Result<void> on_complete(std::function<void(const Result<void>&)> told);
 
  private:
   std::shared_ptr<Operation> operation_;
@@ -194,6 +204,17 @@ class Communicator {
   /// Collective: these ranks of this communicator, in this order. Others may give any list that
   /// they are not in. Errors    kMismatch if members give different lists.
   Result<std::optional<Communicator>> group(std::span<const Rank> ranks);
+  /// These ranks of this communicator, in this order, become a communicator. Only they call it,
+  /// each with the same list and tag; what the other ranks do, or whether they live, does not
+  /// matter. Calls with different tags may run at the same time. `timeout`: Job::start_timeout.
+  /// Errors    kTimedOut naming the members that did not come; kRankFailed naming one that is gone.
+  /// A
+  ///           member that goes at the end of the call may be found by the first operation instead,
+  ///           and one whose time is up then aborts the new communicator: kAborted.
+  /// Blocking  until every member has called it.
+  Result<Communicator> create_group(
+      std::span<const Rank> ranks, int tag = 0,
+      std::optional<std::chrono::milliseconds> timeout = std::nullopt);
   /// Collective: the ranks on this rank's host.
   Result<Communicator> node();
   /// Collective: the ranks that have this rank's position on their hosts.
@@ -206,6 +227,12 @@ class Communicator {
   /// by kMismatch in the next one. FARANDOLE_ALGORITHM and what a call itself names go before it.
   /// Errors    kInvalidArgument naming the algorithm or option.
   Result<void> set_algorithm(Collective collective, Bytes bytes, std::string_view algorithm);
+
+  /// Ends this communicator on all its members, for `reason`, of which 2000 bytes count. What is in
+  /// flight on it, and every later call there, fails with one kAborted that names this rank and the
+  /// reason; where two members abort it at once, with either. Other communicators go on. Does not
+  /// wait for the other members. A second call changes nothing.
+  Result<void> abort(const std::string& reason);
 
   /// Ends the use of this communicator on this rank, without waiting for the others. What is in
   /// flight goes on. Dropping the last Communicator does the same. Ranks that still call a
@@ -252,6 +279,11 @@ class Context {
   /// if it describes none. Blocks until all ranks have come.
   /// Errors    kInvalidArgument naming the variable; kTimedOut naming the missing ranks.
   static Result<std::unique_ptr<Context>> from_environment();
+
+  /// Joins the job that the caller describes. A process may be in several jobs at once, each with a
+  /// context of its own. Blocks until all ranks have come.
+  /// Errors    as from_environment(); kInvalidArgument naming the field of `job`.
+  static Result<std::unique_ptr<Context>> from_job(const Job& job);
 
   /// Ranks as threads of one process, for tests. Each context is driven from its own thread.
   /// `peer_memory` false: peers reach none of a rank's memory. `transport` is a row of

@@ -18,6 +18,7 @@ enum class ErrorKind : std::uint8_t {
   kTimedOut,         // A deadline passed. The communicator is broken.
   kRankFailed,       // A rank is known to be gone. The communicator is broken; shrink() may help.
   kInternal,         // Our bug. Please report it with the schedule dump.
+  kAborted,          // A member ended the communicator on purpose. Others go on.
 };
 
 /// The process at the other end, as far as it is known.
@@ -27,7 +28,7 @@ struct ProcessName {
   int pid = 0;
 };
 
-/// One failure: its kind, a complete sentence, and for kRankFailed the culprit.
+/// One failure: its kind, a complete sentence, and for kRankFailed and kAborted the culprit.
 struct Error {
   ErrorKind kind = ErrorKind::kInternal;
   std::string message;

@@ -19,6 +19,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from farandole import _native, errors
 from farandole.core.communicator import Communicator, Request
+from farandole.core.contexts import Context, FileStore, Job, MemoryStore, Store
 from farandole.core.job import (
     context,
     cross_rank,
@@ -36,6 +37,7 @@ from farandole.core.job import (
 )
 from farandole.core.messages import Recv, Send
 from farandole.errors import (
+    AbortedError,
     FarandoleError,
     InternalError,
     InvalidArgumentError,
@@ -99,19 +101,26 @@ batch = _of_world(Communicator.batch)
 batch_async = _of_world(Communicator.batch_async)
 split = _of_world(Communicator.split)
 group = _of_world(Communicator.group)
+create_group = _of_world(Communicator.create_group)
 
 
 __all__ = [
+    "AbortedError",
     "ChainOrder",
     "Communicator",
+    "Context",
     "FarandoleError",
+    "FileStore",
     "InternalError",
     "InvalidArgumentError",
+    "Job",
+    "MemoryStore",
     "MismatchError",
     "RankFailed",
     "Recv",
     "Request",
     "Send",
+    "Store",
     "TimedOutError",
     "UnsupportedError",
     "__version__",
@@ -130,6 +139,7 @@ __all__ = [
     "chain_order",
     "chain_order_of_tree",
     "context",
+    "create_group",
     "cross_rank",
     "cross_size",
     "empty",

@@ -9,6 +9,8 @@ releases the GIL. Errors are the classes of farandole.errors, raised with their 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from farandole.errors import FarandoleError
+
 DTYPES: list[str]
 REDUCTIONS: list[str]
 COLLECTIVES: list[str]
@@ -31,6 +33,14 @@ class Request:
     def wait(self) -> None: ...
     def test(self) -> bool:
         """True when finished; raises the error if it failed. Does not block."""
+    def on_complete(self, number: int) -> None:
+        """Has next_completion() give this number, not 0, once it ended."""
+
+def next_completion() -> tuple[int, FarandoleError | None]:
+    """Waits, without the GIL, for the next end of an operation that was asked for."""
+
+def end_completions() -> None:
+    """Has one next_completion() give 0."""
 
 class OwnedBuffer:
     """Library-owned memory; buffer protocol (unsigned bytes, writable). Freed with the object."""
@@ -114,15 +124,65 @@ class Communicator:
         """The same without waiting."""
     def split(self, color: int | None, key: int = 0) -> Communicator | None: ...
     def group(self, ranks: list[int]) -> Communicator | None: ...
+    def create_group(
+        self, ranks: list[int], tag: int = 0, timeout: float | None = None
+    ) -> Communicator: ...
     def node(self) -> Communicator: ...
     def across(self) -> Communicator: ...
+    def abort(self, reason: str) -> None: ...
     def free(self) -> None: ...
+
+class Store:
+    """Where ranks leave each other values before they are connected."""
+
+    def set(self, key: str, value: bytes) -> None: ...
+    def get(self, key: str, timeout: float) -> bytes: ...
+    def add(self, key: str, amount: int) -> int: ...
+    @property
+    def reach(self) -> int:
+        """Who can read it: 0 this process, 1 this user, 2 others too."""
+    @property
+    def name(self) -> str: ...
+
+class MemoryStore(Store):
+    def __init__(self) -> None: ...
+
+class FileStore(Store):
+    @staticmethod
+    def open(folder: str) -> FileStore: ...
+
+def python_store(store: Any, name: str) -> Store:
+    """A store that Python code keeps: set(key, bytes), get(key, seconds), which gives None when the
+    time is up, and add(key, amount)."""
+
+class Job:
+    """Who this process is and how it finds the others; times in seconds, 0: by the settings."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    store: Store | None
+    prefix: str
+    trust_store: bool
+    id: str
+    address: str
+    port: int
+    interface: str
+    host: str
+    host_id: str
+    timeout: float
+    start_timeout: float
+    def __init__(self) -> None: ...
+    def set_secret(self, secret: bytes) -> None: ...
 
 class Context:
     """One process's membership in a job."""
 
     @staticmethod
     def from_environment() -> Context: ...
+    @staticmethod
+    def from_job(job: Job) -> Context: ...
     @property
     def rank(self) -> int: ...
     @property

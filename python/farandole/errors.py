@@ -48,5 +48,24 @@ class RankFailed(FarandoleError):  # noqa: N818 - the name that the documentatio
         self.operation = operation
 
 
+class AbortedError(FarandoleError):
+    """A member ended the communicator with abort(). Every operation there raises this; other
+    communicators go on.
+
+    Attributes:
+        rank: the rank that aborted it, in the world.
+        host: its host.
+        pid: its process id there.
+    """
+
+    def __init__(
+        self, message: str, rank: int = -1, host: str = "", pid: int = 0, operation: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.rank = rank
+        self.host = host
+        self.pid = pid
+
+
 class InternalError(FarandoleError):
     """A bug of the library, or the system refused a resource. Please report it."""

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 
 namespace farandole {
 
@@ -24,15 +25,37 @@ namespace farandole {
 /// Threads   any.
 class AsymmetricFence {
  public:
+  /// A job of this process, while it uses the fence. One that comes while others use it takes the
+  /// fence as they have it.
+  class User {
+   public:
+    User() {
+      const std::lock_guard lock(users_mutex_);
+      if (users_++ == 0) enable();
+    }
+    ~User() {
+      const std::lock_guard lock(users_mutex_);
+      --users_;
+    }
+    User(const User&) = delete;
+    User& operator=(const User&) = delete;
+  };
+
   /// Registers this process, once; false if the kernel has no such fence. Takes 8 to 16 ms in a
   /// process with threads. Until then, and without it, store() is sequentially consistent.
   static bool enable() {
     const bool registered = call(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
+    interrupts_.store(registered, std::memory_order_relaxed);
     enabled_.store(registered, std::memory_order_relaxed);
     return registered;
   }
-  /// For when some rare side that this process meets does not call heavy().
-  static void disable() { enabled_.store(false, std::memory_order_relaxed); }
+  /// For when some rare side that this process meets does not call heavy(). The frequent sides of
+  /// another job that this process is in may still count on heavy() here.
+  static void disable() {
+    const std::lock_guard lock(users_mutex_);
+    enabled_.store(false, std::memory_order_relaxed);
+    if (users_ <= 1) interrupts_.store(false, std::memory_order_relaxed);
+  }
   static bool enabled() { return enabled_.load(std::memory_order_relaxed); }
 
   /// The frequent side. Loads after it see what the rare side stored before heavy(), or else the
@@ -48,12 +71,15 @@ class AsymmetricFence {
   }
   /// The rare side, between its sequentially consistent store and its loads.
   static void heavy() {
-    if (enabled()) call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if (interrupts_.load(std::memory_order_relaxed)) call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   }
 
  private:
   static bool call(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
-  inline static std::atomic<bool> enabled_{false};
+  inline static std::atomic<bool> enabled_{false};     // store() is the frequent side's
+  inline static std::atomic<bool> interrupts_{false};  // heavy() is the rare side's
+  inline static std::mutex users_mutex_;
+  inline static int users_ = 0;
 };
 
 }  // namespace farandole

@@ -21,8 +21,8 @@ constexpr auto kPatience = 5s;  // rank 0 gives up first, since it can name who 
 
 class Attendance {
  public:
-  Attendance(const Job& job, Listener& listener, Registration self)
-      : job_(job), listener_(listener), self_(std::move(self)) {}
+  Attendance(const Job& job, std::vector<Endpoint> meeting, Listener& listener, Registration self)
+      : job_(job), meeting_(std::move(meeting)), listener_(listener), self_(std::move(self)) {}
 
   Result<Roster> run(Deadline deadline) {
     auto socket = find_rank_0(deadline);
@@ -35,26 +35,38 @@ class Attendance {
   Result<Descriptor> find_rank_0(Deadline deadline) {
     std::string last = "nobody listens there";
     while (!deadline.passed()) {
-      const auto addresses = resolve(job_.address);
-      if (!addresses) last = addresses.error().message;
-      for (int i = 0; addresses && i < job_.port_count && !deadline.passed(); ++i) {
-        const auto port = static_cast<std::uint16_t>(job_.port + i);
-        for (const Address& address : *addresses) {
-          auto socket = try_at(with_port(address, port), port, deadline, last);
+      for (const Endpoint& place : places()) {
+        const auto addresses = resolve(place.host);
+        if (!addresses) last = addresses.error().message;
+        for (std::size_t i = 0; addresses && i < addresses->size() && !deadline.passed(); ++i) {
+          const Address address = with_port((*addresses)[i], place.port);
+          auto socket = try_at(address, place.port, deadline, last);
           if (!socket || *socket) return socket;
         }
       }
       serve_until(Deadline::after(kRoundPause));
     }
-    return Error{ErrorKind::kTimedOut,
-                 "rank " + std::to_string(job_.rank.value()) + " did not find rank 0 of job '" +
-                     job_.id + "' at " + job_.address + ", " + ports() + " within " +
-                     describe(job_.start_timeout) + "; " + last + "." + loopback_hint(job_)};
+    return Error{ErrorKind::kTimedOut, "rank " + std::to_string(job_.rank.value()) +
+                                           " did not find rank 0 of job '" + job_.id + "' at " +
+                                           where() + " within " + describe(job_.start_timeout) +
+                                           "; " + last + "." + loopback_hint(job_)};
   }
 
-  std::string ports() const {
-    if (job_.port_count == 1) return "port " + std::to_string(job_.port);
-    return "ports " + std::to_string(job_.port) + " to " +
+  std::vector<Endpoint> places() const {
+    if (!meeting_.empty()) return meeting_;
+    std::vector<Endpoint> all;
+    for (int i = 0; i < job_.port_count; ++i) {
+      all.push_back({job_.address, static_cast<std::uint16_t>(job_.port + i)});
+    }
+    return all;
+  }
+
+  std::string where() const {
+    std::string list;
+    for (const Endpoint& place : meeting_) list += (list.empty() ? "" : ", ") + text(place);
+    if (!list.empty()) return list;
+    if (job_.port_count == 1) return job_.address + ", port " + std::to_string(job_.port);
+    return job_.address + ", ports " + std::to_string(job_.port) + " to " +
            std::to_string(job_.port + job_.port_count - 1);
   }
 
@@ -166,6 +178,7 @@ class Attendance {
   }
 
   const Job& job_;
+  const std::vector<Endpoint> meeting_;
   Listener& listener_;
   Registration self_;
   std::optional<Clock::time_point> started_at_;  // since when we have been told so
@@ -173,8 +186,9 @@ class Attendance {
 
 }  // namespace
 
-Result<Roster> attend(const Job& job, Listener& listener, Registration self, Deadline deadline) {
-  return Attendance(job, listener, std::move(self)).run(deadline);
+Result<Roster> attend(const Job& job, std::vector<Endpoint> meeting, Listener& listener,
+                      Registration self, Deadline deadline) {
+  return Attendance(job, std::move(meeting), listener, std::move(self)).run(deadline);
 }
 
 }  // namespace farandole

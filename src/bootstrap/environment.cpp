@@ -6,13 +6,12 @@
 #include <string>
 
 #include "base/log.hpp"
-#include "base/settings.hpp"
+#include "bootstrap/complete.hpp"
 #include "bootstrap/invalid.hpp"
-#include "bootstrap/job.hpp"
-#include "bootstrap/secret.hpp"
 #include "bootstrap/sha256.hpp"
 #include "bootstrap/starters.hpp"
 #include "bootstrap/variables.hpp"
+#include "farandole/job.hpp"
 
 namespace farandole {
 namespace {
@@ -198,19 +197,8 @@ Result<void> identify(Job& job) {
   return find_meeting_point(*starter, job);
 }
 
-Result<void> read_settings(Job& job) {
-  for (const auto& [name, target] : {std::pair("FARANDOLE_TIMEOUT", &job.timeout),
-                                     std::pair("FARANDOLE_START_TIMEOUT", &job.start_timeout)}) {
-    const auto seconds = number_setting(name);
-    if (!seconds) return seconds.error();
-    // More than a year is for ever, and stays within what the clock can add.
-    constexpr double kSecondsMax = 366.0 * 24 * 3600;
-    *target = std::chrono::milliseconds(
-        static_cast<std::int64_t>(std::min(*seconds, kSecondsMax) * 1000));
-  }
-  auto interface = text_setting("FARANDOLE_INTERFACE");
-  if (!interface) return interface.error();
-  job.interface = *std::move(interface);
+/// What a launcher left open for this process.
+Result<void> read_descriptors(Job& job) {
   for (const auto& [name, target] : {std::pair("FARANDOLE_LISTEN_FD", &job.listen_fd),
                                      std::pair("FARANDOLE_LAUNCHER_FD", &job.launcher_fd)}) {
     const auto fd = integer_variable(name, 0, 1'000'000, -1);
@@ -225,13 +213,9 @@ Result<void> read_settings(Job& job) {
 Result<Job> job_from_environment() {
   Job job;
   if (auto read = identify(job); !read) return read.error();
-  if (auto read = read_settings(job); !read) return read.error();
+  if (auto read = read_descriptors(job); !read) return read.error();
   if (const auto name = variable("FARANDOLE_JOB")) job.id = *name;
-  if (job.size == 1) return job;
-  auto secret = job_secret();
-  if (!secret) return secret.error();
-  job.secret = *std::move(secret);
-  return job;
+  return complete(std::move(job));
 }
 
 }  // namespace farandole

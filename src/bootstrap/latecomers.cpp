@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <list>
 #include <mutex>
@@ -39,6 +40,7 @@ class Porter {
 
   /// Gives those who are on their way a little time.
   void stop_at_exit() { stop(Deadline::after(exit_time_)); }
+  bool done() const { return done_.load(); }
 
   void stop(Deadline end) {
     if (getpid() != pid_) return thread_.joinable() ? thread_.detach() : void();
@@ -74,6 +76,7 @@ class Porter {
     }
     guests_.clear();
     listener_.reset();
+    done_.store(true);
   }
 
   Listener::Door door() {
@@ -98,16 +101,18 @@ class Porter {
   std::set<int> absent_;
   std::list<Channel> guests_;
   Bell bell_;
+  std::atomic<bool> done_{false};
   std::mutex mutex_;
   Deadline end_;  // guarded by mutex_
   std::thread thread_;
 };
 
+/// One porter per job that has failed; most processes have one at most.
 struct Lodge {
   std::mutex mutex;
-  std::unique_ptr<Porter> porter;
+  std::list<std::unique_ptr<Porter>> porters;
   ~Lodge() {
-    if (porter) porter->stop_at_exit();
+    for (auto& porter : porters) porter->stop_at_exit();
   }
 };
 
@@ -123,14 +128,16 @@ void tell_latecomers(const Job& job, std::unique_ptr<Listener> listener, const E
   if (absent.empty()) return;
   Lodge& here = lodge();
   const std::lock_guard lock(here.mutex);
-  here.porter.reset();
-  here.porter = std::make_unique<Porter>(job, std::move(listener), failure, std::move(absent));
+  here.porters.remove_if([](const auto& porter) { return porter->done(); });
+  here.porters.push_back(
+      std::make_unique<Porter>(job, std::move(listener), failure, std::move(absent)));
 }
 
-void forget_latecomers() {
+void forget_latecomers(const Job& job) {
+  if (job.port == 0 && job.listen_fd < 0) return;
   Lodge& here = lodge();
   const std::lock_guard lock(here.mutex);
-  here.porter.reset();
+  here.porters.clear();
 }
 
 }  // namespace farandole

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "bootstrap/complete.hpp"
 #include "bootstrap/invalid.hpp"
 
 namespace farandole {
@@ -43,6 +44,18 @@ Result<Place> choose_place(const Job& job) {
     if (!own) return own.error();
     place.published = *std::move(own);
   }
+  if (job.store && job.address.empty()) {
+    if (on_one_host(job)) {
+      place.bound = place.published = "127.0.0.1";
+    } else if (!place.published.empty() && job.rank != Rank{0}) {
+      place.bound = place.published;
+    } else {
+      const auto own = host_addresses();
+      const bool six = !own.empty() && own.front().find(':') != std::string::npos;
+      place.bound = six ? "::" : "0.0.0.0";
+    }
+    return place;
+  }
   // A name that nobody knows yet may be known soon; finding rank 0 is where that matters.
   const auto addresses = resolve(job.address);
   const Address first = addresses ? addresses->front() : Address{};
@@ -74,23 +87,23 @@ Result<Descriptor> listen_at_first_free(const Job& job, const std::string& host)
 Result<Descriptor> open_listener(const Job& job, Endpoint& published) {
   auto place = choose_place(job);
   if (!place) return place.error();
-  const bool first = job.rank == Rank{0};
-  auto socket = first && job.listen_fd >= 0 ? adopt(job.listen_fd)
-                : first                     ? listen_at_first_free(job, place->bound)
-                                            : listen_at(Endpoint{place->bound, 0});
+  const bool first = job.rank == Rank{0} && job.port > 0;
+  auto socket = job.rank == Rank{0} && job.listen_fd >= 0 ? adopt(job.listen_fd)
+                : first                                   ? listen_at_first_free(job, place->bound)
+                                                          : listen_at(Endpoint{place->bound, 0});
   if (!socket) return socket.error();
   published = Endpoint{place->published, local_endpoint(socket->fd()).port};
   return socket;
 }
 
-Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self,
-                          std::set<int>& absent) {
-  const Deadline deadline = Deadline::after(job.start_timeout);
+Result<Roster> rendezvous(const Job& job, std::vector<Endpoint> meeting, Listener& listener,
+                          Registration self, Deadline deadline, std::set<int>& absent) {
   return job.rank == Rank{0} ? assemble(job, listener, std::move(self), deadline, absent)
-                             : attend(job, listener, std::move(self), deadline);
+                             : attend(job, std::move(meeting), listener, std::move(self), deadline);
 }
 
 std::string loopback_hint(const Job& job) {
+  if (job.store) return "";
   const auto addresses = resolve(job.address);
   if (!addresses || !is_loopback(addresses->front())) return "";
   return " From here '" + job.address + "' reaches this host only; if the job has others, " +
@@ -115,7 +128,7 @@ Error decode_failure(std::string_view bytes) {
   culprit.host = reader.text();
   culprit.pid = reader.i32();
   if (named) error.culprit = culprit;
-  if (!reader.complete() || kind > static_cast<std::uint8_t>(ErrorKind::kInternal)) {
+  if (!reader.complete() || kind > static_cast<std::uint8_t>(ErrorKind::kAborted)) {
     return Error{ErrorKind::kInternal, "rank 0 sent a malformed failure."};
   }
   return error;

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <set>
+#include <vector>
 
-#include "bootstrap/job.hpp"
 #include "bootstrap/listener.hpp"
 #include "bootstrap/roster.hpp"
+#include "farandole/job.hpp"
 #include "farandole/result.hpp"
 
 namespace farandole {
@@ -16,20 +17,23 @@ namespace farandole {
 /// "localhost" or a loopback address listens there only, so that it is out of reach of other hosts;
 /// another name that this host takes for its loopback, as Debian does its own, others may resolve
 /// to a real address. `published` becomes what the others are told; its host is empty if that is
-/// not known yet. Errors    kInvalidArgument naming address and ports when none is free.
+/// not known yet. Where a store finds rank 0, a job on one host listens at its loopback. Errors
+/// kInvalidArgument naming address and ports when none is free.
 Result<Descriptor> open_listener(const Job& job, Endpoint& published);
 
 /// Brings all ranks of the job together at rank 0 and gives each the same roster. `self` is this
-/// process. Blocks until Job::start_timeout. After a failure `absent` is, at rank 0, who may still
-/// come and has not been told.
+/// process. `meeting` is where the others look for rank 0; none: at the job's address and ports.
+/// Blocks until `deadline`. After a failure `absent` is, at rank 0, who may still come and has not
+/// been told.
 /// Errors    as Session::start().
-Result<Roster> rendezvous(const Job& job, Listener& listener, Registration self,
-                          std::set<int>& absent);
+Result<Roster> rendezvous(const Job& job, std::vector<Endpoint> meeting, Listener& listener,
+                          Registration self, Deadline deadline, std::set<int>& absent);
 
 /// The two sides of it.
 Result<Roster> assemble(const Job& job, Listener& listener, Registration self, Deadline deadline,
                         std::set<int>& absent);
-Result<Roster> attend(const Job& job, Listener& listener, Registration self, Deadline deadline);
+Result<Roster> attend(const Job& job, std::vector<Endpoint> meeting, Listener& listener,
+                      Registration self, Deadline deadline);
 
 /// Control messages of the rendezvous.
 enum class RendezvousFrame : std::uint8_t { kRegister = 1, kRoster = 2, kFailure = 3 };

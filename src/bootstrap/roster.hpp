@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "bootstrap/handshake.hpp"
-#include "bootstrap/job.hpp"
 #include "bootstrap/member.hpp"
 #include "bootstrap/socket.hpp"
 #include "bootstrap/wire.hpp"
+#include "farandole/job.hpp"
 
 namespace farandole {
 

@@ -3,32 +3,17 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "farandole/job.hpp"
 #include "farandole/result.hpp"
 
 namespace farandole {
 
-/// A secret in pages of its own, which are in no core dump, read as zeros in a forked child, and
-/// are zeroed when the last copy goes: copies share them.
-class Secret {
- public:
-  Secret() = default;
-  /// Whoever has the text sees to it that it goes, as Transient does.
-  explicit Secret(std::string_view text);
-  std::string_view view() const { return {bytes_.get(), size_}; }
-  bool empty() const { return size_ == 0; }
-
- private:
-  std::shared_ptr<char> bytes_;
-  std::size_t size_ = 0;
-};
-
 /// Text on its way into a Secret or out of one: zeroed at the end of its scope. A string that grows
-/// leaves what it held behind, so reserve first what it will need.
+/// leaves a copy behind, so reserve first what it will need.
 struct Transient {
   explicit Transient(std::string value) : text(std::move(value)) {}
   Transient(const Transient&) = delete;

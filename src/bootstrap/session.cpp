@@ -17,11 +17,12 @@
 
 #include "base/log.hpp"
 #include "bootstrap/bell.hpp"
+#include "bootstrap/complete.hpp"
 #include "bootstrap/exchange.hpp"
-#include "bootstrap/host.hpp"
 #include "bootstrap/invalid.hpp"
 #include "bootstrap/latecomers.hpp"
 #include "bootstrap/links.hpp"
+#include "bootstrap/meeting.hpp"
 #include "bootstrap/probes.hpp"
 #include "bootstrap/rendezvous.hpp"
 #include "bootstrap/stalls.hpp"
@@ -306,58 +307,76 @@ class LiveSession final : public Session {
   std::thread thread_;
 };
 
-std::optional<Error> check(const Job& job) {
-  const int rank = job.rank.value();
-  if (job.size < 1 || rank < 0 || rank >= job.size) {
-    return invalid("rank " + std::to_string(rank) + " of a job of " + std::to_string(job.size) +
-                   " ranks was started; allowed is 0 to size - 1.");
-  }
-  if (job.size == 1) return std::nullopt;
-  if (job.secret.empty()) return invalid("the job has no secret; set FARANDOLE_SECRET.");
-  const bool ports = job.port > 0 && job.port_count > 0 && job.port + job.port_count <= 65536;
-  if (!ports && !(rank == 0 && job.listen_fd >= 0)) {
-    return invalid("rank 0's ports are " + std::to_string(job.port) + " and the next " +
-                   std::to_string(job.port_count - 1) + "; allowed is 1 to 65535.");
-  }
-  return std::nullopt;
-}
-
 Registration introduce(const Job& job, std::map<std::string, std::string> cards) {
   Registration self;
-  self.member =
-      Member{job.rank, job.local_rank, host_name(), host_identity(), getpid(), std::move(cards)};
+  self.member = Member{job.rank, job.local_rank, job.host, job.host_id, getpid(), std::move(cards)};
   self.size = job.size;
   return self;
 }
 
+/// This process among the others: its listener, and what all of them know.
+struct Seat {
+  std::unique_ptr<Listener> listener;
+  Roster roster;
+};
+
+/// Meets the other ranks. The name and the secret that come from the store go into `job`.
+Result<Seat> meet(Job& job, Registration self) {
+  const Deadline deadline = Deadline::after(job.start_timeout);
+  const bool first = job.rank == Rank{0};
+  std::vector<Endpoint> meeting;
+  if (job.store && !first) {
+    auto found = find_meeting(job, deadline);
+    if (!found) return found.error();
+    meeting = *std::move(found);
+  }
+  auto socket = open_listener(job, self.listener);
+  if (!socket) return socket.error();
+  auto listener = std::make_unique<Listener>(*std::move(socket), job.secret,
+                                             kVisitorsMax + static_cast<std::size_t>(job.size));
+  if (job.store && first) {
+    if (auto left = publish_meeting(job, self.listener); !left) return left.error();
+  }
+  std::set<int> absent;
+  auto met = rendezvous(job, std::move(meeting), *listener, std::move(self), deadline, absent);
+  if (met) return Seat{std::move(listener), *std::move(met)};
+  tell_latecomers(job, std::move(listener), met.error(), std::move(absent));
+  return met.error();
+}
+
+Result<Seat> meet_as_rank_0(Job& job, Registration self) {
+  forget_latecomers(job);
+  if (!job.store) return meet(job, std::move(self));
+  if (auto opened = open_meeting(job); !opened) return opened.error();
+  auto met = meet(job, std::move(self));
+  if (!met) cancel_meeting(job, met.error());
+  return met;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::start(const Job& job,
+Result<std::unique_ptr<Session>> Session::start(const Job& given,
                                                 std::map<std::string, std::string> cards,
                                                 Events events) {
-  if (auto error = check(job)) return *error;
+  if (auto good = check(given); !good) return good.error();
+  if (given.size > 1 && given.secret.empty() && !secret_in_store(given)) {
+    return invalid("the job has no secret; set FARANDOLE_SECRET.");
+  }
+  Job job = given;
   Bell bell;
   if (!bell) return Error{ErrorKind::kInternal, "the system gave no event descriptor."};
   auto self = introduce(job, std::move(cards));
-  std::unique_ptr<Listener> listener;
-  Roster roster{"", {self.member}, {Endpoint{}}};
+  Seat seat{nullptr, {"", {self.member}, {Endpoint{}}}};
   if (job.size > 1) {
-    if (job.rank == Rank{0}) forget_latecomers();
-    auto socket = open_listener(job, self.listener);
-    if (!socket) return socket.error();
-    listener = std::make_unique<Listener>(*std::move(socket), job.secret,
-                                          kVisitorsMax + static_cast<std::size_t>(job.size));
-    std::set<int> absent;
-    auto met = rendezvous(job, *listener, std::move(self), absent);
-    if (!met) {
-      tell_latecomers(job, std::move(listener), met.error(), std::move(absent));
-      return met.error();
-    }
-    roster = *std::move(met);
+    auto met =
+        job.rank == Rank{0} ? meet_as_rank_0(job, std::move(self)) : meet(job, std::move(self));
+    if (!met) return met.error();
+    seat = *std::move(met);
   }
-  settle_local_ranks(roster.members);
+  job.store.reset();  // of no use any more
+  settle_local_ranks(seat.roster.members);
   return std::unique_ptr<Session>(std::make_unique<LiveSession>(
-      job, std::move(roster), std::move(listener), std::move(events), std::move(bell)));
+      job, std::move(seat.roster), std::move(seat.listener), std::move(events), std::move(bell)));
 }
 
 }  // namespace farandole

@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "base/clock.hpp"
-#include "bootstrap/job.hpp"
 #include "bootstrap/member.hpp"
+#include "farandole/job.hpp"
 #include "farandole/result.hpp"
 
 namespace farandole {
@@ -60,8 +60,10 @@ class Session {
   };
 
   /// Rendezvous with all ranks of the job. `cards` is published in this rank's Member.
+  /// `job` is complete (complete.hpp).
   /// Errors    kTimedOut naming the ranks that did not come; kInvalidArgument when two processes
-  ///           claim one rank, when sizes differ, when the port is taken by another job.
+  ///           claim one rank, when sizes differ, when the port is taken by another job, when the
+  ///           prefix in the store was used before; what the store says.
   static Result<std::unique_ptr<Session>> start(const Job& job,
                                                 std::map<std::string, std::string> cards,
                                                 Events events);

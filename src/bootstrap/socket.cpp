@@ -156,6 +156,16 @@ Endpoint peer_endpoint(int fd) {
   return endpoint_of(name_of(fd, &getpeername));
 }
 
+std::vector<std::string> host_addresses() {
+  std::vector<std::string> found;
+  for (const Interface& one : interfaces()) {
+    const auto address = numeric_address(Endpoint{one.address, 0});
+    const bool local = one.address.starts_with("169.254.") || one.address.starts_with("fe80:");
+    if (address && !is_loopback(*address) && !local) found.push_back(one.address);
+  }
+  return found;
+}
+
 Result<std::string> interface_address(const std::string& name) {
   std::set<std::string> known;
   for (const Interface& one : interfaces()) {

@@ -69,6 +69,10 @@ bool names_loopback(const std::string& host);
 Endpoint local_endpoint(int fd);
 Endpoint peer_endpoint(int fd);
 
+/// The addresses of this host's interfaces that other hosts may reach: IPv4 first, neither loopback
+/// nor link-local.
+std::vector<std::string> host_addresses();
+
 /// The address of the network interface `name`, or `name` itself if it is an address.
 /// Errors    kInvalidArgument listing the interfaces there are.
 Result<std::string> interface_address(const std::string& name);

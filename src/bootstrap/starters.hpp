@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "bootstrap/job.hpp"
+#include "farandole/job.hpp"
 #include "farandole/result.hpp"
 
 namespace farandole {

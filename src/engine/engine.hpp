@@ -20,6 +20,7 @@
 #include "base/ticks.hpp"
 #include "bootstrap/member.hpp"
 #include "bootstrap/session.hpp"
+#include "engine/aborts.hpp"
 #include "engine/claims.hpp"
 #include "engine/operation.hpp"
 #include "engine/submission_queue.hpp"
@@ -73,6 +74,10 @@ class Engine {
 
   /// Ends everything in flight, and everything submitted later, with this error.
   void abort(Error error);
+  /// Ends everything on this communicator, in flight or to come, on all its members: kAborted.
+  void abort(const Group& group, std::string_view reason);
+  /// What operations of an aborted communicator fail with; the same for all of them.
+  Error abort_error(const Group& group);
   /// Ends everything and joins the progress thread. Idempotent, one thread at a time.
   void stop();
 
@@ -120,6 +125,7 @@ class Engine {
     std::vector<Claim> claims;
     std::vector<Rank> suspects;
     std::unique_ptr<Error> abort;
+    bool group_aborted = false;
     std::vector<std::promise<std::string>> askers;  // of state()
   };
 
@@ -150,6 +156,7 @@ class Engine {
   bool freed_before(const Claim& claim);
   bool is_gone(Rank rank) const;
   void take_words(News& news);
+  void take_abort(Abort abort);
   void retell(const Claim& claim);
   void remember(Disagreement disagreement);
   void note_trouble();
@@ -200,14 +207,17 @@ class Engine {
   Clock::time_point claims_due_{};             // when to look at the operations again for that
   std::map<int, Clock::time_point> suspects_;  // world rank -> since
   std::unique_ptr<Error> aborted_;
-  bool troubled_ = false;  // one of these was ever told
+  bool group_aborted_ = false;  // some communicator was
+  bool troubled_ = false;       // one of these was ever told
 
   // From other threads; the flag spares the step loop the lock.
   std::atomic<bool> news_{false};
   std::mutex news_mutex_;
   News waiting_news_;
-  Progress communicators_;  // likewise under news_mutex_
-  Farewell withdrawn_;      // likewise
+  Progress communicators_;                        // likewise under news_mutex_
+  Farewell withdrawn_;                            // likewise
+  Aborts aborts_;                                 // likewise, as the next
+  std::map<std::uint32_t, const Group*> groups_;  // by the number of the communicator
 
   std::atomic<std::uint64_t> active_ticks_{0};
   std::atomic<std::uint64_t> driven_ticks_{0}, waited_ticks_{0};  // in wait(), driving or not

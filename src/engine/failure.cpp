@@ -12,6 +12,7 @@ namespace farandole {
 namespace {
 
 constexpr std::size_t kDisputedMax = 64;
+constexpr std::size_t kAbortReasonBytesMax = 2000;
 constexpr auto kAnswerPause = std::chrono::milliseconds(5);
 
 }  // namespace
@@ -46,9 +47,43 @@ void Engine::suspect(Rank peer) {
   post_news([&](News& news) { news.suspects.push_back(peer); });
 }
 
+void Engine::abort(const Group& group, std::string_view reason) {
+  Abort abort{group.communicator, group.first(), options_.self,
+              std::string(reason.substr(0, kAbortReasonBytesMax))};
+  const std::string message = encode(abort);
+  take_abort(std::move(abort));
+  options_.flood(message);
+}
+
+void Engine::take_abort(Abort abort) {
+  post_news([&](News& news) {
+    const auto group = groups_.find(abort.communicator);
+    const bool here = group != groups_.end() && group->second->first() == abort.first;
+    if (!aborts_.add(std::move(abort)) || !here) return;
+    group->second->set_aborted();
+    news.group_aborted = true;
+  });
+}
+
+Error Engine::abort_error(const Group& group) {
+  const std::lock_guard lock(news_mutex_);
+  const Abort* const abort = aborts_.find(group);
+  if (abort == nullptr) return Error{ErrorKind::kAborted, "the communicator was aborted."};
+  Error error{ErrorKind::kAborted, process(abort->by) + " aborted communicator " +
+                                       std::to_string(group.communicator) + ": " + abort->reason};
+  error.culprit = ProcessName{abort->by.value(), {}, 0};
+  const auto index = static_cast<std::size_t>(abort->by.value());
+  if (index < options_.members.size()) {
+    error.culprit->host = options_.members[index].host;
+    error.culprit->pid = options_.members[index].pid;
+  }
+  return error;
+}
+
 /// What is said about communicators of others wakes nobody. One that this rank is about to join
 /// loses nothing: if that matters, an operation will not move, and all is said once more.
 void Engine::notice(Rank, std::string_view message) {
+  if (auto abort = decode_abort(message)) return take_abort(*std::move(abort));
   auto disagreement = decode_disagreement(message);
   auto claims = decode_claims(message);
   {
@@ -73,11 +108,19 @@ void Engine::notice(Rank, std::string_view message) {
 void Engine::joined(const Group& group, const std::atomic<std::uint32_t>& next) {
   const std::lock_guard lock(news_mutex_);
   communicators_.add(group.communicator, group.first(), next);
+  groups_[group.communicator] = &group;
+  if (aborts_.find(group) == nullptr) return;
+  group.set_aborted();
+  waiting_news_.group_aborted = true;
+  news_.store(true, std::memory_order_seq_cst);
 }
 
 /// That is news: claims have been heard, and are not made again, that have waited for this rank.
 void Engine::left(const Group& group) {
-  post_news([&](News&) { communicators_.remove(group.communicator); });
+  post_news([&](News&) {
+    communicators_.remove(group.communicator);
+    groups_.erase(group.communicator);
+  });
 }
 
 bool Engine::is_ahead(OperationId id) {
@@ -130,6 +173,7 @@ void Engine::take_news() {
   }
   take_words(news);
   if (news.abort) aborted_ = std::move(news.abort);
+  group_aborted_ |= news.group_aborted;
   note_trouble();
   fail_affected();
   for (std::promise<std::string>& asker : news.askers) asker.set_value(list_operations());
@@ -152,7 +196,8 @@ void Engine::take_words(News& news) {
 }
 
 void Engine::note_trouble() {
-  troubled_ = !gone_.empty() || !disagreements_.empty() || !claims_.empty() || aborted_ != nullptr;
+  troubled_ = !gone_.empty() || !disagreements_.empty() || !claims_.empty() || group_aborted_ ||
+              aborted_ != nullptr;
 }
 
 Operation* Engine::in_flight(OperationId id) const {
@@ -242,6 +287,7 @@ void Engine::make_claims(Clock::time_point now) {
 
 void Engine::start_after_trouble(Operation& operation) {
   if (aborted_) return fail(operation, *aborted_);
+  if (operation.group().aborted()) return fail(operation, abort_error(operation.group()));
   if (operation.group().broken) return fail(operation, *operation.group().broken);
   if (const Gone* gone = gone_for(operation)) return fail(operation, gone_error(*gone, operation));
   recall(operation);
@@ -274,7 +320,9 @@ bool Engine::is_gone(Rank rank) const {
 void Engine::fail_affected() {
   for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
     if (operation->failing()) continue;
-    if (const Gone* gone = gone_for(*operation)) {
+    if (operation->group().aborted()) {
+      fail(*operation, abort_error(operation->group()));
+    } else if (const Gone* gone = gone_for(*operation)) {
       fail(*operation, gone_error(*gone, *operation));
     } else if (aborted_) {
       fail(*operation, *aborted_);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -15,8 +16,8 @@
 
 namespace farandole {
 
-/// The ranks of one communicator and how to reach each. Immutable once made, but for what the
-/// engine's driver alone reads and writes.
+/// The ranks of one communicator and how to reach each. Immutable once made, but for whether it was
+/// aborted, and for what the engine's driver alone reads and writes.
 struct Group {
   std::uint32_t communicator = 0;      // below kPointToPoint, see batch.hpp
   Rank self{0};                        // in this group
@@ -26,6 +27,9 @@ struct Group {
   mutable std::optional<Error> broken;
   /// How long an operation stands still before this rank makes a claim about it.
   mutable std::chrono::nanoseconds patience = kPatienceMin;
+  /// A member has aborted the communicator. Any thread.
+  bool aborted() const { return std::atomic_ref(aborted_).load(std::memory_order_acquire); }
+  void set_aborted() const { std::atomic_ref(aborted_).store(true, std::memory_order_release); }
 
   /// With the number it tells this communicator from all others: groups that share no rank may
   /// share a number, as those do that one split makes.
@@ -34,6 +38,8 @@ struct Group {
   bool contains(Rank world_rank) const {
     return std::find(world_ranks.begin(), world_ranks.end(), world_rank) != world_ranks.end();
   }
+
+  mutable bool aborted_ = false;  // aborted()
 };
 
 }  // namespace farandole

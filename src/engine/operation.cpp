@@ -32,7 +32,39 @@ void Operation::finish() {
     phase_.store(kFinished, std::memory_order_relaxed);  // the caller's own, and it drives
     return;
   }
-  if (phase_.exchange(kFinished, std::memory_order_acq_rel) == kSleptOn) futex_wake_all(phase_);
+  if (phase_.exchange(kFinished, std::memory_order_acq_rel) != kSleptOn) return;
+  futex_wake_all(phase_);
+  tell();
+}
+
+Operation::~Operation() {
+  for (Listener* one = listeners_.load(); one != nullptr;) {
+    delete std::exchange(one, one->next);
+  }
+}
+
+/// The phase says that somebody listens, as it does of sleepers, so that an end without either
+/// costs nothing.
+void Operation::on_complete(Told told) {
+  auto* const mine = new Listener{std::move(told), listeners_.load()};
+  while (!listeners_.compare_exchange_weak(mine->next, mine)) {
+  }
+  std::uint32_t phase = kRunning;
+  if (phase_.compare_exchange_strong(phase, kSleptOn) || phase == kSleptOn) return;
+  tell();
+}
+
+void Operation::tell() {
+  Listener* in_order = nullptr;
+  for (Listener* one = listeners_.exchange(nullptr); one != nullptr;) {
+    Listener* const following = one->next;
+    one->next = std::exchange(in_order, one);
+    one = following;
+  }
+  while (in_order != nullptr) {
+    in_order->told(outcome_);
+    delete std::exchange(in_order, in_order->next);
+  }
 }
 
 void Operation::rename(std::string_view name) {

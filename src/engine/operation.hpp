@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,14 +30,15 @@ struct OperationTerms {
 
 /// Something in flight: a collective or a batch of messages.
 ///
-/// Threads   finished(), sleep_until_finished() and outcome() from any; the rest from the engine's
+/// Threads   finished(), sleep_until_finished(), outcome() and on_complete() from any; the rest
+/// from the engine's
 ///           driver.
 /// Memory    Allocates in its constructor and in renew() only, on the submitting thread.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
-  virtual ~Operation() = default;
+  virtual ~Operation();
 
   /// Advances as far as possible without waiting; true if anything happened.
   bool step();
@@ -55,6 +57,11 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void sleep_until_finished(std::chrono::nanoseconds timeout);
   /// Valid once finished().
   const Result<void>& outcome() const { return outcome_; }
+
+  using Told = std::function<void(const Result<void>&)>;
+  /// Calls `told` once with the outcome, at once if it is finished, else on the thread that
+  /// finishes it. Any thread; only of an operation that was handed over.
+  void on_complete(Told told);
 
   const OperationTerms& terms() const { return terms_; }
   /// Looks at it for deadlines; counts from the first look.
@@ -121,7 +128,12 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
  private:
   void rename(std::string_view name);
+  void tell();
 
+  struct Listener {
+    Told told;
+    Listener* next = nullptr;
+  };
   struct Watch {
     Clock::time_point deadline, moved_at;
     std::uint64_t progress = 0;
@@ -133,6 +145,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   Stream::Mark mark_ = 0;
   bool started_ = false;
   std::atomic<std::uint32_t> phase_{kRunning};
+  std::atomic<Listener*> listeners_{nullptr};  // the latest first; whoever takes them calls them
 };
 
 }  // namespace farandole

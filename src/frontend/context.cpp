@@ -9,6 +9,7 @@
 #include "base/asymmetric_fence.hpp"
 #include "base/log.hpp"
 #include "base/settings.hpp"
+#include "bootstrap/complete.hpp"
 #include "bootstrap/descriptor_limit.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
@@ -38,7 +39,7 @@ Result<void> rendezvous(ContextState& state) {
   events.stalled = [&relay](Rank from, Rank to, std::string_view what) {
     relay.stalled(from, to, what);
   };
-  AsymmetricFence::enable();
+  state.fence.emplace();
   auto cards = publish_transports(*state.memory, *state.doorbell);
   if (!cards) return cards.error();
   if (state.job.rank == Rank{0}) {
@@ -48,6 +49,7 @@ Result<void> rendezvous(ContextState& state) {
   }
   cards->emplace(kCoresCard, own_core_share().text());
   auto session = Session::start(state.job, *std::move(cards), std::move(events));
+  state.job.store.reset();  // of no use any more
   if (!session) return session.error();
   state.session = *std::move(session);
   settle(state, state.session->members());
@@ -138,9 +140,14 @@ void warn_of_unknown_settings() {
 
 Result<std::unique_ptr<Context>> Context::from_environment() {
   auto job = job_from_environment();
-  if (!job) return job.error();
+  return job ? from_job(*job) : job.error();
+}
+
+Result<std::unique_ptr<Context>> Context::from_job(const Job& job) {
+  auto whole = complete(job);
+  if (!whole) return whole.error();
   auto state = make_context_state();
-  state->job = *std::move(job);
+  state->job = *std::move(whole);
   state->origin = Origin(state->job.rank.value());
   if (state->job.rank == Rank{0}) warn_of_unknown_settings();
   if (auto read = read_settings(*state); !read) return read.error();
@@ -165,6 +172,7 @@ Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> st
   for (const auto& transport : state->transports) distinct.push_back(transport.get());
   options->flood = [raw = state.get()](std::string_view message) { raw->tell_all(message); };
   state->engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
+  state->relay.set_answer([raw = state.get()](std::string_view text) { raw->tell_all(text); });
   state->relay.open(*state->engine);
   std::unique_ptr<Context> context(new Context(state));
   context->world_ = make_world(state, by_rank);
@@ -273,6 +281,7 @@ void Context::shutdown() {
   if (!state_->origin.here()) return;  // the job has not lost anybody
   const std::lock_guard lock(state_->shutdown_mutex);
   if (state_->closed.exchange(true)) return;
+  state_->gathering.close();
   state_->engine->stop();  // what it ends now, this rank has not done its part in
   const std::string last_words = farewell(*state_);
   if (state_->session) state_->session->leave(last_words);

@@ -48,7 +48,13 @@ std::shared_ptr<coordinator::Timeline> ContextState::current_timeline() {
   return timeline;
 }
 
+void NewsRelay::set_answer(Gathering::Flood answer) {
+  const std::lock_guard lock(mutex_);
+  answer_ = std::move(answer);
+}
+
 void NewsRelay::departed(const Departure& departure) {
+  gathering_.departed(departure);
   const std::lock_guard lock(mutex_);
   if (!departure.clean) deaths_.push_back(departure);
   died_.notify_all();
@@ -94,6 +100,10 @@ void NewsRelay::remove_cycle_listener(std::uint32_t number) {
 }
 
 void NewsRelay::notice(Rank from, std::string_view message) {
+  std::string answer;
+  const bool taken = gathering_.notice(from, message, answer);
+  if (!answer.empty()) return this->answer(answer);
+  if (taken) return;
   const std::lock_guard lock(mutex_);
   if (message.starts_with(kCycleCall)) {
     for (const auto& [number, called] : cycle_listeners_) {
@@ -106,6 +116,17 @@ void NewsRelay::notice(Rank from, std::string_view message) {
   } else {
     early_notices_.emplace_back(from, message);
   }
+}
+
+void NewsRelay::answer(const std::string& message) {
+  Gathering::Flood flood;
+  {
+    const std::lock_guard lock(mutex_);
+    if (engine_ == nullptr) return;
+    engine_->notice(Rank{0}, message);
+    flood = answer_;
+  }
+  if (flood) flood(message);
 }
 
 void NewsRelay::suspect(Rank peer) {
@@ -131,6 +152,7 @@ void NewsRelay::close() {
   const std::lock_guard lock(mutex_);
   engine_ = nullptr;
   watch_ = nullptr;
+  answer_ = nullptr;
 }
 
 Result<void> read_settings(ContextState& state) {
@@ -257,6 +279,8 @@ OperationTerms terms_of(const CommunicatorState& state, const std::string& name)
 Error closed_error(const CommunicatorState& state, std::string_view caller) {
   if (!state.context->origin.here()) return state.context->origin.error(caller);
   const bool closed = state.context->closed.load(std::memory_order_acquire);
+  const bool freed = state.freed.load(std::memory_order_acquire);
+  if (!closed && !freed) return state.context->engine->abort_error(*state.group);
   return Error{ErrorKind::kInvalidArgument,
                std::string(caller) + ": " +
                    (closed ? "the library has been shut down." : "the communicator was freed.")};

@@ -18,13 +18,15 @@
 #include <tuple>
 #include <vector>
 
+#include "base/asymmetric_fence.hpp"
 #include "base/origin.hpp"
-#include "bootstrap/job.hpp"
 #include "bootstrap/session.hpp"
 #include "device/cpu/memory.hpp"
 #include "engine/engine.hpp"
 #include "farandole/farandole.hpp"
+#include "farandole/job.hpp"
 #include "frontend/cores.hpp"
+#include "frontend/gathering.hpp"
 #include "frontend/operation_cache.hpp"
 #include "model/machine.hpp"
 #include "planner/plan_table.hpp"
@@ -36,9 +38,13 @@
 namespace farandole {
 
 /// Passes the control plane's news to the engine, and keeps those that come before there is one.
+/// Those about communicators that are to be made go to `gathering` at once.
 /// Threads   any.
 class NewsRelay {
  public:
+  explicit NewsRelay(Gathering& gathering) : gathering_(gathering) {}
+  /// Floods what a message is answered with; called without a lock.
+  void set_answer(Gathering::Flood answer);
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
   void suspect(Rank peer);
@@ -57,7 +63,11 @@ class NewsRelay {
   void close();
 
  private:
+  void answer(const std::string& message);
+
+  Gathering& gathering_;
   std::mutex mutex_;
+  Gathering::Flood answer_;
   Engine* engine_ = nullptr;
   std::function<void(const Departure&)> watch_;
   std::map<std::uint32_t, std::function<void()>> cycle_listeners_;
@@ -81,6 +91,7 @@ struct ContextState {
   ~ContextState() { relay.close(); }
 
   Origin origin;
+  std::optional<AsymmetricFence::User> fence;  // none when ranks are threads
   Job job;
   Members members;
   Bytes memory_reserve;            // FARANDOLE_MEMORY
@@ -95,7 +106,8 @@ struct ContextState {
   std::chrono::milliseconds operation_timeout{0};
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
-  NewsRelay relay;
+  Gathering gathering;
+  NewsRelay relay{gathering};
   std::unique_ptr<Session> session;  // none when ranks are threads
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Engine> engine;
@@ -179,13 +191,14 @@ std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState
 std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<ContextState>& context,
                                                      std::shared_ptr<const Group> group);
 
-/// Whether neither the library was shut down nor the communicator freed, nor this process forked
-/// from the one that they belong to.
+/// Whether neither the library was shut down nor the communicator freed or aborted, nor this
+/// process forked from the one that they belong to.
 inline bool is_open(const CommunicatorState& state) {
   return !state.context->closed.load(std::memory_order_acquire) &&
-         !state.freed.load(std::memory_order_acquire) && state.context->origin.here();
+         !state.freed.load(std::memory_order_acquire) && !state.group->aborted() &&
+         state.context->origin.here();
 }
-/// Which of the three it was; kInvalidArgument.
+/// Which of them it was: kAborted, else kInvalidArgument.
 Error closed_error(const CommunicatorState& state, std::string_view caller);
 
 /// What an operation that is submitted now gets.

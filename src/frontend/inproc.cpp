@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "bootstrap/complete.hpp"
 #include "bootstrap/secret.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
@@ -28,10 +29,15 @@ struct Hub {
 
   template <class Tell>
   void others(Rank self, Tell tell) {
-    const std::lock_guard lock(mutex);
-    for (std::size_t rank = 0; rank < states.size(); ++rank) {
-      if (static_cast<int>(rank) == self.value()) continue;
-      if (const auto state = states[rank].lock()) tell(*state);
+    std::vector<std::shared_ptr<ContextState>> living;
+    {
+      const std::lock_guard lock(mutex);
+      for (std::size_t rank = 0; rank < states.size(); ++rank) {
+        if (static_cast<int>(rank) != self.value()) living.push_back(states[rank].lock());
+      }
+    }
+    for (const auto& state : living) {  // who is told may tell something in turn
+      if (state) tell(*state);
     }
   }
 };
@@ -53,6 +59,7 @@ Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool
   state->origin = Origin(rank);
   state->job.size = rank_count;
   state->job.started_by = "threads";
+  if (auto read = apply_settings(state->job); !read) return read.error();
   if (auto read = read_settings(*state); !read) return read.error();
   // Threads have one environment, so that there is nothing to publish.
   auto tuning = read_tuning_file();

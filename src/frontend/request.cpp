@@ -36,6 +36,16 @@ Result<bool> Request::test() {
   return true;
 }
 
+Result<void> Request::on_complete(std::function<void(const Result<void>&)> told) {
+  if (!context_->origin.here()) return context_->origin.error("on_complete");
+  if (!told) {
+    return Error{ErrorKind::kInvalidArgument,
+                 "on_complete: argument 'told' is empty, allowed is a function."};
+  }
+  operation_->on_complete(std::move(told));
+  return {};
+}
+
 void Request::abort(const std::string& why) {
   if (!context_->origin.here()) return;
   context_->engine->abort(Error{ErrorKind::kInternal, why});

@@ -33,7 +33,7 @@ Result<std::vector<Wish>> agree(Communicator& parent, ContextState& context, Wis
     auto told = parent.allgather(&mine, all.data(), Count{sizeof(Wish)}, DType::kUInt8, options);
     if (!told) return told.error();
     number = std::ranges::max(all, {}, &Wish::number).number;
-    if (number >= kPointToPoint) {
+    if (number >= kGroupNumbers) {
       return Error{ErrorKind::kInternal, "split: all numbers for communicators are used up."};
     }
     std::uint8_t free = 0;
@@ -78,11 +78,11 @@ std::int64_t color_of(std::span<const Rank> ranks) {
   return static_cast<std::int64_t>(hash);
 }
 
-Result<void> check_list(std::span<const Rank> ranks, int size) {
+Result<void> check_list(const char* call, std::span<const Rank> ranks, int size) {
   std::set<Rank> seen;
   for (const Rank rank : ranks) {
     if (rank.value() < 0 || rank.value() >= size || !seen.insert(rank).second) {
-      return bad_argument("group", "ranks", "a list with " + std::to_string(rank.value()),
+      return bad_argument(call, "ranks", "a list with " + std::to_string(rank.value()),
                           "each rank from 0 to " + std::to_string(size - 1) + " once at most");
     }
   }
@@ -104,7 +104,7 @@ Result<std::optional<Communicator>> Communicator::split(std::optional<std::int64
 }
 
 Result<std::optional<Communicator>> Communicator::group(std::span<const Rank> ranks) {
-  if (auto valid = check_list(ranks, size()); !valid) return valid.error();
+  if (auto valid = check_list("group", ranks, size()); !valid) return valid.error();
   const auto mine = std::ranges::find(ranks, rank());
   const bool takes_part = mine != ranks.end();
   const auto color = takes_part ? std::optional(color_of(ranks)) : std::nullopt;
@@ -118,6 +118,42 @@ Result<std::optional<Communicator>> Communicator::group(std::span<const Rank> ra
   return Error{ErrorKind::kMismatch,
                "group: ranks disagree on the list; " + std::to_string(members.size()) + " of the " +
                    std::to_string(ranks.size()) + " ranks in it gave the same one."};
+}
+
+Result<Communicator> Communicator::create_group(std::span<const Rank> ranks, int tag,
+                                                std::optional<std::chrono::milliseconds> timeout) {
+  constexpr const char* kCall = "create_group";
+  // An aborted parent still says who its ranks are; that is all that is asked of it.
+  if (!is_open(*state_)) {
+    if (const Error error = closed_error(*state_, kCall); error.kind != ErrorKind::kAborted) {
+      return error;
+    }
+  }
+  if (auto valid = check_list(kCall, ranks, size()); !valid) return valid.error();
+  const auto self = std::ranges::find(ranks, rank());
+  if (self == ranks.end()) {
+    return bad_argument(kCall, "ranks",
+                        "a list without this rank, " + std::to_string(rank().value()),
+                        "the members; the others do not call it");
+  }
+  ContextState& context = *state_->context;
+  const Group& parent = *state_->group;
+  auto group = std::make_shared<Group>();
+  group->self = Rank{static_cast<int>(self - ranks.begin())};
+  GroupKey key{tag, parent.communicator, parent.first().value(), {}};
+  for (const Rank rank : ranks) {
+    const auto at = static_cast<std::size_t>(rank.value());
+    group->world_ranks.push_back(parent.world_ranks[at]);
+    group->transports.push_back(parent.transports[at]);
+    key.ranks.push_back(parent.world_ranks[at].value());
+  }
+  const auto patience = timeout.value_or(context.job.start_timeout);
+  const auto number =
+      context.gathering.gather(context.job.rank, context.members, key, Deadline::after(patience),
+                               [&](std::string_view message) { context.tell_all(message); });
+  if (!number) return number.error();
+  group->communicator = *number;
+  return Communicator(make_communicator(state_->context, std::move(group)));
 }
 
 Result<Communicator> Communicator::node() {
@@ -144,6 +180,15 @@ Result<Communicator> Communicator::across() {
   auto made = split(position, rank().value());
   if (!made) return made.error();
   return **made;
+}
+
+Result<void> Communicator::abort(const std::string& reason) {
+  if (is_open(*state_)) {
+    state_->context->engine->abort(*state_->group, reason);
+    return {};
+  }
+  const Error error = closed_error(*state_, "abort");
+  return error.kind == ErrorKind::kAborted ? Result<void>() : error;
 }
 
 Result<void> Communicator::free() {

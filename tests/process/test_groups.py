@@ -83,6 +83,7 @@ DEATHS = {
     "recv_of_others": "comm.recv(np.empty(10), (rank + 1) % 2)",
     "alltoall": "comm.alltoall(np.ones(4 * size))",
     "split": "comm.split(0)",
+    "create_group": "comm.create_group([3, 2, 1, 0], timeout=60)",
 }
 
 DEATH = """
@@ -110,6 +111,34 @@ else:
     assert total(pair, 1) == 2
     other, out = 1 - pair.rank, np.empty(1, np.int64)
     assert pair.sendrecv(np.array([rank]), other, out, other).tolist() == [1 - rank]
+say_ok()
+"""
+
+GROUP_OF_THE_LIVING = """
+comm.barrier()
+if rank == 2:
+    die()
+must_fail(lambda: comm.barrier())
+for tag in range(3):
+    with comm.create_group([3, 0, 1], tag) as living:
+        assert total(living, rank) == 4
+        assert total(living.split(0, -living.rank), 1) == 3
+must_fail(lambda: comm.create_group([rank, 2]))
+say_ok()
+"""
+
+ABORT = """
+for round in range(8):
+    group = comm.split(0)
+    if rank == 1:
+        group.abort(f"reason {round}")
+    try:
+        group.allreduce(np.ones(300_000))
+    except farandole.AbortedError as aborted:
+        assert aborted.rank == 1 and f"reason {round}" in str(aborted), aborted
+    else:
+        raise AssertionError("nothing was aborted")
+    assert total(comm, 1) == size
 say_ok()
 """
 
@@ -144,3 +173,16 @@ def test_a_rank_dies(start: Start, write: Write, transport: str, operation: str)
 def test_only_communicators_of_the_dead_break(start: Start, write: Write, transport: str) -> None:
     job = start("-n", str(RANKS), write(HEAD + DEATH_ELSEWHERE), FARANDOLE_TRANSPORT=transport)
     assert oks(job) == RANKS - 1, job.stderr
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_living_make_a_communicator(start: Start, write: Write, transport: str) -> None:
+    program = write(HEAD + GROUP_OF_THE_LIVING)
+    job = start("-n", str(RANKS), program, FARANDOLE_TRANSPORT=transport)
+    assert oks(job) == RANKS - 1, job.stderr
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_one_communicator_is_aborted(start: Start, write: Write, transport: str) -> None:
+    job = start("-n", str(RANKS), write(HEAD + ABORT), FARANDOLE_TRANSPORT=transport)
+    assert oks(job) == RANKS, job.stderr

@@ -8,13 +8,14 @@ Method: ranks are threads over real engines.
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 from rank_threads import on_ranks
 
 from farandole.core.communicator import Communicator
-from farandole.errors import InvalidArgumentError
+from farandole.errors import AbortedError, FarandoleError, InvalidArgumentError, TimedOutError
 
 
 def total(comm: Communicator, value: int) -> int:
@@ -106,3 +107,94 @@ def test_the_choice_of_an_algorithm_can_be_asked_for_and_changed() -> None:
             communicator.set_algorithm("allreduce", 1, "nonsense")
 
     on_ranks(body)
+
+
+def test_create_group() -> None:
+    def body(comm: Communicator) -> None:
+        comm.barrier()
+        if comm.rank == 1:
+            return
+        with comm.create_group([2, 0], tag=5, timeout=60) as part:
+            assert part.world_ranks == [2, 0]
+            assert total(part, comm.rank) == 2
+        with pytest.raises(TimedOutError, match=r"tag 6: rank 1 did not come within"):
+            comm.create_group([0, 1, 2], tag=6, timeout=0.5)
+        for arguments, message in (
+            (([3],), "'ranks' is 3"),
+            (([1],), "without this rank"),
+            (([0, 2, 0],), "once at most"),
+            (([0, 2], 2**31), "'tag' is 2147483648"),
+            (([0, 2], 0, 0), "'timeout' is 0"),
+        ):
+            with pytest.raises(InvalidArgumentError, match=message):
+                comm.create_group(*arguments)
+
+    on_ranks(body)
+
+
+def test_abort() -> None:
+    def body(comm: Communicator) -> None:
+        part, other = comm.split(0), comm.split(0)
+        assert part is not None
+        assert other is not None
+        if comm.rank == 2:
+            part.abort("out of paper")
+        with pytest.raises(
+            AbortedError, match=r"rank 2 .* aborted communicator.*out of paper"
+        ) as a:
+            part.allreduce(np.ones(10))
+        assert a.value.rank == 2
+        with pytest.raises(AbortedError) as b:
+            part.allgather(np.ones(1))
+        assert str(a.value) == str(b.value)
+        assert total(other, 1) == 3
+        with pytest.raises(InvalidArgumentError, match="'reason' is 3"):
+            other.abort(3)  # type: ignore[arg-type]
+
+    on_ranks(body)
+
+
+# Goal: each function is called once with what the operation came to, on the library's thread or, if
+# it has ended, on this one; an exception there reaches sys.unraisablehook and nothing else.
+def test_on_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", raised.append)
+
+    def body(comm: Communicator) -> None:
+        told: list[tuple[FarandoleError | None, str]] = []
+        done = threading.Semaphore(0)
+
+        def tell(error: FarandoleError | None) -> None:
+            told.append((error, threading.current_thread().name))
+            done.release()
+
+        for _ in range(100):
+            comm.allreduce_async(np.ones(4)).on_complete(tell)  # nobody keeps the request
+        for _ in range(100):
+            assert done.acquire(timeout=60)
+        assert {error for error, _ in told} == {None}
+        request = comm.allreduce_async(np.ones(4))
+        request.wait()
+        request.on_complete(tell)
+        assert told[100:] == [(None, threading.current_thread().name)]
+
+        part = comm.split(0)
+        assert part is not None
+        if comm.rank == 0:
+            failing = part.barrier_async()
+            failing.on_complete(lambda error: 1 / 0)
+            failing.on_complete(tell)
+            comm.barrier()
+            assert done.acquire(timeout=60)
+            assert done.acquire(timeout=60)
+            error, thread = told[-1]
+            assert isinstance(error, AbortedError)
+            assert thread == "farandole-completions"
+        else:
+            comm.barrier()
+            part.abort("enough")
+        with pytest.raises(InvalidArgumentError, match="'told' is 3"):
+            request.on_complete(3)  # type: ignore[arg-type]
+
+    on_ranks(body)
+    assert [one.exc_type for one in raised] == [ZeroDivisionError]

@@ -55,6 +55,11 @@ def test_readme_pytorch_program_runs(tmp_path: Path) -> None:
 GUIDE_LINES = {
     "Messages": [f"rank {rank} has {(rank - 1) % 4}" for rank in range(4)],
     "Communicators": [f"rank {rank} is rank {1 - rank // 2} of 2" for rank in range(4)],
+    "Communicators by their members alone": [f"rank {r} is rank {1 - r} of 2" for r in range(2)],
+    "The end of a request": ["the sums are there"] * 4,
+    "Jobs without environment variables": [
+        f"epoch {epoch}: rank {rank} counts 2" for epoch in range(2) for rank in range(2)
+    ],
     "A chain that shares no link": ["[0, 2, 1, 3] shares a link 1 time(s), 0.0"] * 4,
     "Algorithms": ["[ 0.  4.  8. 12. 16. 20. 24. 28.]"] * 4,
 }

@@ -100,5 +100,7 @@ def test_help_tells_signature_and_text(name: str) -> None:
 
 
 def test_all_methods_that_work_together_are_functions() -> None:
-    assert len(METHODS) == 28
-    assert {"allreduce", "batch_async", "group", "barrier", "sendrecv"} <= set(METHODS)
+    assert len(METHODS) == 29
+    assert {"allreduce", "batch_async", "group", "create_group", "barrier", "sendrecv"} <= set(
+        METHODS
+    )

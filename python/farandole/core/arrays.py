@@ -38,6 +38,17 @@ def integer(argument: str, value: Any, allowed: str, low: int, high: int) -> int
     return number
 
 
+def positive_seconds(argument: str, value: Any) -> float:
+    """`value` as seconds > 0; InvalidArgumentError naming `argument`."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if not number > 0:
+        raise InvalidArgumentError(f"argument '{argument}' is {value!r}, allowed is seconds > 0.")
+    return number
+
+
 @dataclass(slots=True)
 class Buffer:
     """A contiguous CPU array of any library."""

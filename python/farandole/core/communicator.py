@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farandole import _native
-from farandole.core import calls
-from farandole.core.arrays import COLLECTIVE_INDEX, REDUCTION_INDEX, integer
+from farandole.core import calls, completions
+from farandole.core.arrays import COLLECTIVE_INDEX, REDUCTION_INDEX, integer, positive_seconds
 from farandole.core.calls import Call, Options, ReduceOp
 from farandole.core.messages import Recv, Send, natives
 from farandole.errors import FarandoleError, InvalidArgumentError
@@ -68,6 +68,22 @@ class Request:
     def test(self) -> bool:
         """True once it ended. Does not block."""
         return self._native.test()
+
+    def on_complete(self, told: Callable[[FarandoleError | None], object]) -> None:
+        """Calls told(error) once, with None if all went well: at once, on this thread, if the
+        operation has ended; else on a thread of the library's for all such calls, in the order in
+        which operations end. There wait() returns at once; `told` should not wait for other
+        operations, since it holds up other calls. What it raises goes to sys.unraisablehook."""
+        if not callable(told):
+            raise InvalidArgumentError(f"argument 'told' is {told!r}, allowed is a function.")
+        try:
+            ended, error = self._native.test(), None
+        except FarandoleError as failure:
+            ended, error = True, failure
+        if ended:
+            completions.tell(told, error)
+        else:
+            completions.add(self._native, told, self)
 
 
 def _collective_index(collective: str) -> int:
@@ -683,6 +699,22 @@ class Communicator:
         allowed = f"each rank from 0 to {last} once at most"
         return _wrapped(self.native.group([integer("ranks", r, allowed, 0, last) for r in ranks]))
 
+    def create_group(
+        self, ranks: Sequence[int], tag: int = 0, timeout: float | None = None
+    ) -> Communicator:
+        """The communicator of these ranks of this one, in this order. Only they call it, each with
+        the same list and tag; what the other ranks do, or whether they live, does not matter. Calls
+        with different tags may run at the same time. Raises TimedOutError naming the members that
+        did not come within `timeout` seconds (None: FARANDOLE_START_TIMEOUT), and RankFailed naming
+        one that is gone."""
+        last = self.size - 1
+        allowed = f"each rank from 0 to {last} once at most"
+        members = [integer("ranks", rank, allowed, 0, last) for rank in ranks]
+        tag = integer("tag", tag, "a signed 32-bit integer", -(2**31), 2**31 - 1)
+        if timeout is not None:
+            timeout = positive_seconds("timeout", timeout)
+        return Communicator(self.native.create_group(members, tag, timeout))
+
     @property
     def node(self) -> Communicator:
         """The ranks on this rank's host. Collective when it is first asked for."""
@@ -697,6 +729,14 @@ class Communicator:
         if self._across is None:
             self._across = Communicator(self.native.across())
         return self._across
+
+    def abort(self, reason: str) -> None:
+        """Ends this communicator on all its members. What is in flight on it, and every later call
+        there, raises one AbortedError that names this rank and the reason. Other communicators go
+        on. Does not wait for the other members; a second call changes nothing."""
+        if not isinstance(reason, str):
+            raise InvalidArgumentError(f"argument 'reason' is {reason!r}, allowed is text.")
+        self.native.abort(reason)
 
     def free(self) -> None:
         """Ends the use of this communicator on this rank, without waiting for the others. What is

@@ -18,6 +18,7 @@ import numpy as np
 from farandole import _native
 from farandole.core.arrays import FROM_FOREIGN, numpy_dtype
 from farandole.core.communicator import Communicator
+from farandole.core.contexts import Job
 from farandole.core.machine import adopt_machine
 from farandole.errors import InvalidArgumentError
 
@@ -36,9 +37,10 @@ _parent: tuple[int, int] | None = None
 before_shutdown: list[Callable[[], None]] = []
 
 
-def init() -> None:
+def init(job: Job | None = None) -> None:
     """Joins the job that the environment describes: farandole run, torchrun, mpirun or srun; alone
-    without any. Blocks until every rank has come. A second call does nothing.
+    without any. Or joins `job`, which needs no environment. Blocks until every rank has come. A
+    second call does nothing.
 
     A process that is forked from a rank is no rank: there everything but rank(), size() and their
     like raises InvalidArgumentError, init() too, and its exit is no concern of the job's.
@@ -50,7 +52,10 @@ def init() -> None:
     _check_process()
     with _lock:
         if _context is None:
-            context = _native.Context.from_environment()
+            if job is None:
+                context = _native.Context.from_environment()
+            else:
+                context = _native.Context.from_job(job.native())
             world = Communicator(context.world)
             try:
                 machine = adopt_machine(context, world)

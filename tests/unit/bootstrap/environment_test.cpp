@@ -5,9 +5,9 @@
 
 #include <cstdio>
 
-#include "bootstrap/job.hpp"
 #include "bootstrap/starters.hpp"
 #include "bootstrap/variables.hpp"
+#include "farandole/job.hpp"
 #include "unit/bootstrap/variables.hpp"
 
 namespace farandole::test {

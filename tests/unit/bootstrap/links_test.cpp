@@ -56,7 +56,7 @@ struct Node {
 
 /// All ranks of a job, which meet as they are turned.
 struct Nodes {
-  explicit Nodes(int size, std::chrono::milliseconds timeout = Job().timeout) {
+  explicit Nodes(int size, std::chrono::milliseconds timeout = 30s) {
     std::vector<Descriptor> sockets;
     Roster roster{"run", {}, {}};
     for (int rank = 0; rank < size; ++rank) {

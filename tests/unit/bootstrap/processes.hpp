@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "bootstrap/job.hpp"
 #include "bootstrap/session.hpp"
 #include "bootstrap/socket.hpp"
+#include "farandole/job.hpp"
 
 namespace farandole::test {
 

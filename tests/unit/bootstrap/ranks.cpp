@@ -21,6 +21,9 @@ Job local_job(int rank, int size, const Descriptor& socket) {
   job.size = size;
   job.local_rank = rank;
   job.local_size = size;
+  job.host = "this host";
+  job.host_id = "this host";
+  job.timeout = 30s;
   job.id = "test";
   job.address = "127.0.0.1";
   job.port = local_endpoint(socket.fd()).port;

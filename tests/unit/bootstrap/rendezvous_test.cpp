@@ -148,7 +148,7 @@ TEST(Rendezvous, ContradictionsEndTheStart) {
              {"two processes came as one rank", "rank 1 (host"});
   expect_all({local_job(0, 3, unlike), local_job(1, 4, unlike)}, {"rank 0 has 3", "has 4"});
   expect_all({local_job(0, 2, socket), local_job(2, 3, socket)}, {"rank 0 has 2", "rank 2 (host"});
-  forget_latecomers();
+  forget_latecomers(local_job(0, 2, socket));
 
   Job beyond = local_job(2, 2, socket);
   EXPECT_EQ(Session::start(beyond, {}, {}).error().kind, ErrorKind::kInvalidArgument);

@@ -255,7 +255,7 @@ TEST(Session, LeavesNothingBehind) {
   };
   {
     const Ranks warm_up(2);
-    forget_latecomers();
+    forget_latecomers(local_job(0, 1, launcher_socket()));
   }
   const auto descriptors_before = open_descriptors();
   const auto threads_before = threads();
@@ -275,7 +275,8 @@ TEST(Session, LeavesNothingBehind) {
       job.start_timeout = 500ms;
     });
     EXPECT_NE(failing.errors(), "");
-    forget_latecomers();  // rank 0 may still wait for who is to be told
+    // Rank 0 may still wait for who is to be told.
+    forget_latecomers(local_job(0, 1, launcher_socket()));
   }
   EXPECT_EQ(open_descriptors(), descriptors_before);
   EXPECT_EQ(threads(), threads_before);

@@ -64,6 +64,10 @@ Job job_of(int rank, int size, const Descriptor& socket) {
   job.size = size;
   job.local_rank = rank;
   job.local_size = size;
+  job.host = "this host";
+  job.host_id = "this host";
+  job.timeout = std::chrono::seconds(30);
+  job.start_timeout = std::chrono::seconds(120);
   job.id = "tcp test";
   job.address = "127.0.0.1";
   job.port = local_endpoint(socket.fd()).port;
