@@ -27,7 +27,7 @@ VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
 # These name transports of other programs.
 OTHERS_TRANSPORTS = {"python/farandole/cli/horovod.py"}
 # Whoever includes these depends on no layer.
-VOCABULARY = {f"farandole/{name}.hpp" for name in ("types", "result", "job", "store")}
+VOCABULARY = {f"farandole/{name}.hpp" for name in ("types", "result", "device", "job", "store")}
 # The layer that implements the other headers of include/; those above it may include them too.
 FRONTEND = "frontend"
 # Its constants look like variables of the environment.

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "farandole/device.hpp"
 #include "farandole/job.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
@@ -66,6 +67,7 @@ struct CallOptions {
   int size_shift = 0;          // an algorithm that is not named is chosen as for 2^size_shift
                                // times the bytes; the same on every rank
   std::uint16_t purpose = 0;   // calls of two purposes are unlike, whatever they move
+  Gate gate;                   // orders the call among a device's work; none: it begins at once
 };
 
 /// What a call without options gets; made once.

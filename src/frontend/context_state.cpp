@@ -239,7 +239,6 @@ std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<Conte
     return transport == nullptr || transport->capabilities().peer_memory;
   });
   state->group = std::move(group);
-  state->stream = std::make_shared<CpuStream>();
   context->engine->joined(*state->group, state->next_sequence);
   const std::lock_guard lock(context->communicators_mutex);
   std::erase_if(context->communicators, [](const auto& weak) { return weak.expired(); });
@@ -272,8 +271,8 @@ Farewell CommunicatorState::farewell() {
   return words;
 }
 
-OperationTerms terms_of(const CommunicatorState& state, const std::string& name) {
-  return {state.group, name, state.stream, state.context->operation_timeout, Ticks::now()};
+OperationTerms terms_of(const CommunicatorState& state, const std::string& name, const Gate& gate) {
+  return {state.group, name, gate, state.context->operation_timeout, Ticks::now()};
 }
 
 Error closed_error(const CommunicatorState& state, std::string_view caller) {

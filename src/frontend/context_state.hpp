@@ -151,6 +151,7 @@ struct Plan {
     DType dtype = DType::kUInt8;
     Count count;
     std::optional<std::int64_t> in_offset;
+    bool works_at_once = true;  // the device
     std::shared_ptr<const BoundProgram> program;
   };
   static constexpr std::size_t kBoundMax = 8;
@@ -172,7 +173,6 @@ struct CommunicatorState {
 
   std::shared_ptr<ContextState> context;
   std::shared_ptr<const Group> group;
-  std::shared_ptr<Stream> stream;
   bool peer_memory = false;
   std::atomic<bool> freed{false};
   std::atomic<std::uint32_t> next_sequence{0};
@@ -202,7 +202,8 @@ inline bool is_open(const CommunicatorState& state) {
 Error closed_error(const CommunicatorState& state, std::string_view caller);
 
 /// What an operation that is submitted now gets.
-OperationTerms terms_of(const CommunicatorState& state, const std::string& name);
+OperationTerms terms_of(const CommunicatorState& state, const std::string& name,
+                        const Gate& gate = {});
 
 /// Every communicator that is still there. The caller drops them without holding a lock.
 std::vector<std::shared_ptr<CommunicatorState>> living_communicators(ContextState& context);

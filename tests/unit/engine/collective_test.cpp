@@ -39,7 +39,7 @@ TEST(CollectiveOperation, RefusesALocalCopyOfUnequalLengths) {
       group->transports = {nullptr};
       CollectiveSpec spec;
       spec.terms.group = group;
-      spec.terms.stream = std::make_shared<CpuStream>();
+      spec.device = std::make_shared<CpuDevice>();
       Binding binding;
       binding.program = std::make_shared<const Program>(own_block(times));
       binding.in = Layout::by_counts(std::array{static_cast<std::size_t>(in_count)});

@@ -9,7 +9,6 @@
 #include <string>
 #include <thread>
 
-#include "device/stream.hpp"
 #include "engine/collective.hpp"
 #include "schedule/passes/synchronize.hpp"
 #include "transport/inproc/inproc.hpp"
@@ -69,7 +68,8 @@ class TwoEngines : public ::testing::Test {
     auto verified = verify(synchronized(std::move(schedule)));
     EXPECT_TRUE(verified);
     CollectiveSpec spec;
-    spec.terms = {std::move(group), "", std::make_shared<CpuStream>(), 60s, 0};
+    spec.terms = {std::move(group), "", {}, 60s, 0};
+    spec.device = std::make_shared<CpuDevice>();
     Binding binding;
     binding.program = std::make_shared<const Program>(specialize(*verified, rank));
     auto bound = BoundProgram::bind(std::move(binding), flow_of(spec.terms.group));
