@@ -46,10 +46,10 @@ class Request {
   Result<bool> test();
   /// Calls `told` once with the outcome, an error too: at once, on this thread, if the operation
   /// has ended; else when it ends, on the thread that drives the engine then, which is one of the
-  /// library's or a caller's that waits. What is told first was given first. wait() may return
-  /// before `told` has been called. It must not throw, block, or call anything of the library
-  /// but test(), since all operations of this process wait for it.
-  /// Errors    kInvalidArgument if `told` is empty or this process was forked.
+  /// library's or a caller's that waits. What was given first is told first, but for what is
+  /// given while the operation ends. wait() may return before `told` has been called. It must not
+  /// throw, block, or call anything of the library but test(), since all operations of this process
+  /// wait for it. Errors    kInvalidArgument if `told` is empty or this process was forked.
   Result<void> on_complete(std::function<void(const Result<void>&)> told);
 
  private:
