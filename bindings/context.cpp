@@ -428,7 +428,7 @@ void bind_context(nb::module_& module) {
       .def("shutdown", &Context::shutdown, nb::call_guard<nb::gil_scoped_release>());
   module.def("buffer", &buffer, "object"_a);
   module.def("dlpack", &dlpack, "array"_a, "writable"_a = false);
-  module.def("inproc", &inproc, "rank_count"_a, "peer_memory"_a = true, "transport"_a = "inproc");
+  module.def("inproc", &inproc, "rank_count"_a, "peer_memory"_a = true, "transport"_a = "");
 }
 
 }  // namespace farandole::bindings

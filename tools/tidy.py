@@ -26,8 +26,10 @@ FORBIDDEN = re.compile(
     "|".join([r"/(work|root|tmp/venv|home/\w+)/", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b"])
 )
 VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
+# These name transports of other programs.
+OTHERS_TRANSPORTS = {"python/farandole/cli/horovod.py"}
 # Whoever includes these depends on no layer.
-VOCABULARY = {f"farandole/{name}.hpp" for name in ("types", "result", "job", "store")}
+VOCABULARY = {f"farandole/{name}.hpp" for name in ("types", "result", "device", "job", "store")}
 # The layer that implements the other headers of include/; those above it may include them too.
 FRONTEND = "frontend"
 # Its constants look like variables of the environment.
@@ -262,6 +264,30 @@ def check_tests(tree: Tree) -> Iterator[str]:
         yield f"src/{layer}: tests/unit/{layer} has no test"
 
 
+def check_transports(tree: Tree) -> Iterator[str]:
+    """No transport is named outside its folder and the registry: who needs one asks there."""
+    registry = "src/transport/registry.cpp"
+    rows = [path for path in tree.under("src") if path.match("src/transport/*/row.hpp")]
+    names = {name for path in rows for name in re.findall(r'\.name = "(\w+)"', tree.text(path))}
+    folders = {path.parts[2] for path in rows}
+    if not names:
+        return
+    either = "|".join(sorted(names))
+    named = re.compile(
+        rf"""(?<!module\.def\()(["'])(?:transport=)?(?:{either})\1"""
+        rf"""|"transport/(?:{"|".join(sorted(folders))})/"""
+        rf"""|\b(?:{"|".join(sorted(folders))})::"""
+        rf"""|\b(?:{"|".join(name.capitalize() for name in sorted(folders))})Transport\b"""
+    )
+    for path in tree.under("src", "include", "bindings", "python", suffixes=CODE):
+        inside = path.parts[:2] == ("src", "transport") and len(path.parts) > 3
+        if inside or str(path) in {registry, *OTHERS_TRANSPORTS}:
+            continue
+        for number, line in enumerate(tree.text(path).split("\n"), 1):
+            if found := named.search(line):
+                yield f"{path}:{number}: {found[0]} names a transport; {registry} is asked instead"
+
+
 CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_notices,
     check_lengths,
@@ -272,6 +298,7 @@ CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_rooms,
     check_variables,
     check_tests,
+    check_transports,
 ]
 
 

@@ -219,7 +219,7 @@ class Context:
         """operations: int; active_seconds: time with at least one operation in flight;
         wait_seconds: time callers spent blocked, neither with calls of up to 4 KiB that end within
         about a microsecond; transports: {name: {sent_bytes, sent_messages,
-        received_bytes, received_messages}}; plans: {"allreduce ring shm": {calls, bytes}};
+        received_bytes, received_messages}}; plans: {"allreduce ring TRANSPORT": {calls, bytes}};
         strangers: connections refused."""
     def start_timeline(self, path: str) -> None:
         """Records what the coordinators of this process do; "{rank}" in the path is the rank."""
@@ -292,11 +292,11 @@ class Coordinator:
         """cycles, talks (cycles that the cache did not decide alone), hits, misses, evictions,
         invalidations, batches, tensors, fused_bytes, batches_without_copy, control_seconds."""
 
-def inproc(rank_count: int, peer_memory: bool = True, transport: str = "inproc") -> list[Context]:
+def inproc(rank_count: int, peer_memory: bool = True, transport: str = "") -> list[Context]:
     """Contexts whose ranks are threads of this process, for tests; drive each from its own
-    thread. `peer_memory=False` forces staging. `transport`: inproc, kernel (inproc, in which two
-    ranks have the kernel copy ordinary memory), fault (inproc with random delays), or shm and tcp
-    with a real rendezvous over loopback."""
+    thread. `peer_memory=False`: peers reach none of a rank's memory. `transport`: a row of
+    src/transport/registry.cpp for threads, empty for the first of them, or, with a real rendezvous
+    over loopback, one that FARANDOLE_TRANSPORT may name."""
 
 def simulate_coordination(
     design: str,
@@ -482,8 +482,19 @@ def predict(
 
 def factorizations(number: int, factor_max: int = 0) -> list[list[int]]: ...
 def default_machine(
-    ranks_per_host: int, hosts: int, shared_memory: bool, cores: int = 0
-) -> Machine: ...
+    ranks_per_host: int, hosts: int, transport: str = "auto", cores: int = 0
+) -> Machine:
+    """What is assumed of hosts that nobody has described, where messages go as FARANDOLE_TRANSPORT
+    says. `cores`: of each host; 0: one per rank."""
+
+def transports() -> list[tuple[str, str, bool]]:
+    """What FARANDOLE_TRANSPORT chooses from, the faster first: name, summary, and whether ranks
+    meet in memory."""
+
+def transport_for(transport: str, same_host: bool) -> str:
+    """The name in tuning files of what carries messages where FARANDOLE_TRANSPORT has this
+    value."""
+
 def check_tuning(text: str, file: str) -> str:
     """The text of a tuning file, rewritten one line per entry."""
 

@@ -284,11 +284,19 @@ void Engine::sleep() {
   if (!step() && !step_operations()) {
     using std::chrono::ceil, std::chrono::milliseconds;
     const auto until_claims = ceil<milliseconds>(claims_due_ - Clock::now()).count();
-    const auto timeout = static_cast<int>(std::clamp<std::int64_t>(until_claims, 0, kSleepMs));
+    const std::int64_t most = looks_are_needed() ? 0 : kSleepMs;
+    const auto timeout = static_cast<int>(std::clamp<std::int64_t>(until_claims, 0, most));
     const int count = ::poll(wakers_.data(), wakers_.size(), timeout);
     if (count > 0 && wakers_.front().revents != 0) doorbell_.drain();
   }
   doorbell_.disarm();
+}
+
+bool Engine::looks_are_needed() const {
+  for (const Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    if (operation->needs_looks()) return true;
+  }
+  return false;
 }
 
 void Engine::check_time() {

@@ -167,6 +167,7 @@ class Engine {
   void fail_affected();
   Operation* in_flight(OperationId id) const;
   void check_time();
+  bool looks_are_needed() const;
   void make_claims(Clock::time_point now);
   void report_disagreement(Operation& operation);
   void contradict(Operation& operation, const Claim& claim);

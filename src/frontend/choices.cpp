@@ -16,7 +16,8 @@
 #include "algorithms/spec.hpp"
 #include "base/settings.hpp"
 #include "frontend/call.hpp"
-#include "planner/default_machine.hpp"
+#include "frontend/transports.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
@@ -124,17 +125,15 @@ PlanTable& choices_of(CommunicatorState& state) {
   ContextState& context = *state.context;
   const Spread spread = spread_of(state);
   const std::int64_t ranks = state.group->size();
-  // A rank that is alone on its host has no peer whose memory it could read.
-  const bool shared_memory =
-      spread.hosts == 1 ? state.peer_memory
-                        : context.environment.peer_memory && context.environment.transport != "tcp";
   const Placement placement{ranks, spread.ranks_per_host_max, !spread.in_blocks};
-  const GroupShape shape{ranks, spread.hosts, spread.hosts == 1 && shared_memory};
+  const GroupShape shape{
+      ranks, spread.hosts,
+      transport_for(context.environment.transport, spread.hosts == 1).tuning_name};
   const std::lock_guard lock(context.planning.machine_mutex);
-  Machine machine =
-      context.planning.machine
-          ? *context.planning.machine
-          : default_machine(spread.ranks_per_host_max, spread.hosts, shared_memory, spread.cores);
+  Machine machine = context.planning.machine
+                        ? *context.planning.machine
+                        : assumed_machine(spread.ranks_per_host_max, spread.hosts,
+                                          context.environment.transport, spread.cores);
   state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.planning.tuning);
   return *state.choices;
 }
@@ -164,12 +163,12 @@ Result<std::string> read_tuning_file() {
     return wrong("which has " + std::to_string(text.size()) + " bytes",
                  "at most " + std::to_string(kTuningBytesMax));
   }
-  if (auto table = parse_tuning(text, *path); !table) return table.error();
+  if (auto table = parse_tuning(text, *path, transport_names()); !table) return table.error();
   return text;
 }
 
 Result<void> adopt_tuning(std::string_view text, Planning& planning) {
-  auto table = parse_tuning(text, "rank 0's FARANDOLE_TUNING");
+  auto table = parse_tuning(text, "rank 0's FARANDOLE_TUNING", transport_names());
   if (!table) return table.error();
   planning.tuning = *std::move(table);
   return {};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/cpu/copy.hpp"
+#include "device/registry.hpp"
 #include "engine/collective.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
@@ -42,22 +42,40 @@ Result<void> stage(const Call& call, const Plan& plan, const std::shared_ptr<Mem
   auto copy = allocate_anywhere(memory, in_count * element);
   if (!copy) return copy.error();
   spec.staged_in = *std::move(copy);
-  if (scales) {
-    scale(spec.staged_in.get(), spec.in, in_count, arguments.dtype, call.options.factor);
-  } else {
-    copy_bytes(spec.staged_in.get(), spec.in, (in_count * element).value());
-  }
+  spec.before = LocalWork{.kind = scales ? LocalWork::Kind::kScale : LocalWork::Kind::kCopy,
+                          .dtype = arguments.dtype,
+                          .target = spec.staged_in.get(),
+                          .left = spec.in,
+                          .count = in_count,
+                          .factor = call.options.factor};
   spec.in = spec.staged_in.get();
   return {};
 }
 
+// What a device has not finished cannot be passed on piece by piece.
+const FlowOf kNoFlow = [](int) { return Flow{}; };
+
+/// Whose memory the call's buffers lie in.
+Result<std::shared_ptr<Device>> device_of(const Arguments& arguments, const Extent& extents) {
+  const DeviceRegistry& devices = DeviceRegistry::instance();
+  auto device = devices.owner(extents.in.value() > 0 ? arguments.in : arguments.out);
+  if (extents.in.value() == 0 || extents.out.value() == 0) return device;
+  const auto other = devices.owner(arguments.out);
+  if (other == device) return device;
+  return bad_argument(name(arguments.collective), "out",
+                      "memory of device '" + std::string(other->name()) + "'",
+                      "memory of device '" + std::string(device->name()) + "', where 'in' lies");
+}
+
 /// The plan's program, bound to calls of this shape.
-Result<std::shared_ptr<const BoundProgram>> bind(const Call& call, Plan& plan, Layouts layout,
-                                                 std::optional<std::int64_t> offset,
-                                                 CommunicatorState& state) {
+Result<std::shared_ptr<const BoundProgram>> bound_to(const Call& call, Plan& plan, Layouts layout,
+                                                     std::optional<std::int64_t> offset,
+                                                     const Device& device,
+                                                     CommunicatorState& state) {
   const Arguments& arguments = call.arguments;
   const auto is_alike = [&](const Plan::Bound& one) {
-    return one.dtype == arguments.dtype && one.count == arguments.count && one.in_offset == offset;
+    return one.dtype == arguments.dtype && one.count == arguments.count &&
+           one.in_offset == offset && one.works_at_once == device.works_at_once();
   };
   if (!arguments.by_rank) {
     const std::lock_guard lock(state.plans_mutex);
@@ -66,17 +84,19 @@ Result<std::shared_ptr<const BoundProgram>> bind(const Call& call, Plan& plan, L
   }
   auto bound = BoundProgram::bind({plan.program, std::move(layout.in), std::move(layout.out),
                                    std::move(layout.chunks), arguments.dtype, offset},
-                                  flow_of(state.group));
+                                  device.works_at_once() ? flow_of(state.group) : kNoFlow);
   if (!bound || arguments.by_rank) return bound;
   const std::lock_guard lock(state.plans_mutex);
   if (plan.bound.size() == Plan::kBoundMax) plan.bound.pop_front();
-  plan.bound.push_back({arguments.dtype, arguments.count, offset, *bound});
+  plan.bound.push_back({arguments.dtype, arguments.count, offset, device.works_at_once(), *bound});
   return bound;
 }
 
-Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState& state) {
+Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState& state,
+                                 std::shared_ptr<Device> device) {
   const Arguments& arguments = call.arguments;
   CollectiveSpec spec;
+  spec.device = std::move(device);
   if (reduces(arguments.collective)) {
     auto kernel = find_kernel(arguments.dtype, arguments.reduction);
     if (!kernel) return kernel.error();
@@ -97,11 +117,11 @@ Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState
     return staged.error();
   }
   const auto offset = in_offset(spec.in, extents.in * element, spec.out, extents.written * element);
-  auto bound = bind(call, plan, std::move(layout), offset, state);
+  auto bound = bound_to(call, plan, std::move(layout), offset, *spec.device, state);
   if (!bound) return bound.error();
   spec.bound = *std::move(bound);
   spec.signature = signature_of(call, plan);
-  spec.terms = terms_of(state, call.options.name);
+  spec.terms = terms_of(state, call.options.name, call.options.gate);
   return spec;
 }
 
@@ -112,7 +132,7 @@ bool widens(const Arguments& arguments, const Group& group) {
 }
 
 Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state,
-                                      std::shared_ptr<Plan>& plan) {
+                                      std::shared_ptr<Device> device, std::shared_ptr<Plan>& plan) {
   const Arguments& narrow = call.arguments;
   const Extent extents = extent(narrow, *state.group);
   const auto divisor = static_cast<std::size_t>(state.group->size());
@@ -122,8 +142,6 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
   auto sums =
       allocate_anywhere(state.context->fabric.memory, wide(extents.in + Count{1}) * element);
   if (!sums) return sums.error();
-  widen(sums->get(), static_cast<const std::byte*>(narrow.in), extents.in, narrow.dtype, divisor,
-        1.0);
   std::vector<std::size_t> counts;
   for (const std::size_t count : narrow.in_counts) counts.push_back(count * length);
   Arguments sum = narrow;
@@ -137,21 +155,36 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
   auto found = find_plan(summing, state);
   if (!found) return found.error();
   plan = *std::move(found);
-  auto spec = make_spec(summing, *plan, state);
+  auto spec = make_spec(summing, *plan, state, std::move(device));
   if (!spec) return spec;
   spec->staged_in = *std::move(sums);
-  spec->narrowed = {static_cast<std::byte*>(narrow.out), extents.out, narrow.dtype, divisor};
+  spec->before = LocalWork{.kind = LocalWork::Kind::kWiden,
+                           .dtype = narrow.dtype,
+                           .target = spec->staged_in.get(),
+                           .left = static_cast<const std::byte*>(narrow.in),
+                           .count = extents.in,
+                           .divisor = divisor};
+  spec->after = LocalWork{.kind = LocalWork::Kind::kNarrow,
+                          .dtype = narrow.dtype,
+                          .target = static_cast<std::byte*>(narrow.out),
+                          .left = spec->out,
+                          .count = narrow.out == nullptr ? Count{0} : extents.out,
+                          .divisor = divisor};
   spec->signature = signature_of(call, *plan);
   return spec;
 }
 
 Result<CollectiveSpec> plan_and_spec(const Call& call, CommunicatorState& state,
                                      std::shared_ptr<Plan>& plan) {
-  if (widens(call.arguments, *state.group)) return make_wide_spec(call, state, plan);
+  auto device = device_of(call.arguments, extent(call.arguments, *state.group));
+  if (!device) return device.error();
+  if (widens(call.arguments, *state.group)) {
+    return make_wide_spec(call, state, *std::move(device), plan);
+  }
   auto found = find_plan(call, state);
   if (!found) return found.error();
   plan = *std::move(found);
-  return make_spec(call, *plan, state);
+  return make_spec(call, *plan, state, *std::move(device));
 }
 
 Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& made) {

@@ -15,9 +15,8 @@
 #include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
 #include "frontend/cores.hpp"
-#include "transport/shm/shm_transport.hpp"
-#include "transport/tcp/session_connector.hpp"
-#include "transport/tcp/tcp_transport.hpp"
+#include "frontend/transports.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
@@ -26,7 +25,7 @@ Result<void> make_memory(Bytes reserve, Fabric& fabric) {
   auto memory = Memory::create(reserve);
   if (!memory) return memory.error();
   fabric.memory = *std::move(memory);
-  auto doorbell = Doorbell::create(ShmTransport::bell_word(*fabric.memory));
+  auto doorbell = Doorbell::create(Doorbell::word_in(*fabric.memory));
   if (!doorbell) return doorbell.error();
   fabric.doorbell = *std::move(doorbell);
   return {};
@@ -42,7 +41,7 @@ Result<void> rendezvous(ContextState& state) {
     relay.stalled(from, to, what);
   };
   state.fabric.fence.emplace();
-  auto cards = ShmTransport::cards(*state.fabric.memory, *state.fabric.doorbell);
+  auto cards = publish_transports(*state.fabric.memory, *state.fabric.doorbell);
   if (!cards) return cards.error();
   if (state.environment.job.rank == Rank{0}) {
     auto tuning = read_tuning_file();
@@ -63,26 +62,6 @@ Result<void> rendezvous(ContextState& state) {
   return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state.planning);
 }
 
-/// Which peers are reached through shared memory; the rest go over TCP.
-Result<std::set<int>> shared_peers(const ContextState& state) {
-  const std::string& wish = state.environment.transport;
-  std::set<int> shared;
-  const std::string& here = state.membership.own().host_id;
-  for (const Member& member : state.membership.members) {
-    if (member.rank == state.environment.job.rank || wish == "tcp") continue;
-    if (member.host_id == here) {
-      shared.insert(member.rank.value());
-    } else if (wish == "shm") {
-      return Error{ErrorKind::kUnsupported, "FARANDOLE_TRANSPORT is 'shm', but rank " +
-                                                std::to_string(member.rank.value()) + " on " +
-                                                member.host + " shares no memory with rank " +
-                                                std::to_string(state.environment.job.rank.value()) +
-                                                "; allowed is auto or tcp."};
-    }
-  }
-  return shared;
-}
-
 // What a rank opens for itself: memory, doorbell, listener, control sockets, what wakes its
 // threads, and a few at a time for calls and mappings.
 constexpr std::size_t kOwnDescriptors = 24;
@@ -94,66 +73,6 @@ Result<void> room_to_start(const Job& job) {
   return make_room_for_descriptors(
       kOwnDescriptors + (meets_all ? static_cast<std::size_t>(job.size) : 0),
       "rank " + std::to_string(job.rank.value()) + " of " + std::to_string(job.size));
-}
-
-/// [size] transports by world rank, none for this rank; the state owns them.
-Result<std::vector<Transport*>> make_transports(ContextState& state) {
-  const auto size = static_cast<std::size_t>(state.environment.job.size);
-  std::vector<Transport*> by_rank(size, nullptr);
-  auto shared = shared_peers(state);
-  if (!shared) return shared.error();
-  if (!shared->empty()) {
-    ShmTransport::Options options;
-    options.peer_memory = state.environment.peer_memory;
-    options.all_memory = state.environment.peer_memory && shm::PeerProcess::pays();
-    auto shm =
-        ShmTransport::create(state.environment.job.rank, state.membership.members,
-                             *state.fabric.memory, *state.fabric.doorbell, std::move(options));
-    if (!shm) return shm.error();
-    for (const int rank : *shared) by_rank[static_cast<std::size_t>(rank)] = shm->get();
-    state.fabric.transports.push_back(*std::move(shm));
-  }
-  if (shared->size() + 1 < size) {
-    auto connections = number_setting("FARANDOLE_TCP_CONNECTIONS");
-    if (!connections) return connections.error();
-    state.fabric.connector = std::make_unique<tcp::SessionConnector>(*state.membership.session);
-    tcp::TcpTransport::Options options;
-    options.connection_count = static_cast<int>(*connections);
-    const std::size_t peers = size - 1 - shared->size();
-    const auto each = static_cast<std::size_t>(*connections);
-    auto room = make_room_for_descriptors(
-        peers * each, std::to_string(each) + " TCP connections (FARANDOLE_TCP_CONNECTIONS) with " +
-                          "each of " + std::to_string(peers) + " ranks");
-    if (!room) return room.error();
-    options.on_link_lost = [&relay = state.membership.relay](Rank peer) { relay.suspect(peer); };
-    auto tcp = tcp::TcpTransport::create(state.environment.job.rank, state.environment.job.size,
-                                         *state.fabric.connector, std::move(options));
-    if (!tcp) return tcp.error();
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      const auto as_int = static_cast<int>(rank);
-      if (as_int == state.environment.job.rank.value() || shared->contains(as_int)) continue;
-      by_rank[rank] = tcp->get();
-    }
-    state.fabric.transports.push_back(*std::move(tcp));
-  }
-  return by_rank;
-}
-
-// Up to this many peers per transport are connected at start-up, when all ranks are there anyway.
-// Beyond it connections are made when a plan first needs them.
-constexpr std::size_t kConnectAtStartMax = 64;
-
-Result<void> connect_early(ContextState& state, const std::vector<Transport*>& by_rank) {
-  std::map<Transport*, std::vector<Rank>> peers;
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank] != nullptr) peers[by_rank[rank]].push_back(Rank{static_cast<int>(rank)});
-  }
-  const Deadline deadline = Deadline::after(state.environment.job.start_timeout);
-  for (const auto& [transport, ranks] : peers) {
-    if (ranks.size() > kConnectAtStartMax) continue;
-    if (auto connected = transport->connect(ranks, deadline); !connected) return connected;
-  }
-  return {};
 }
 
 /// Until there is an engine to tell: whoever leaves now must not be waited for. Between processes

@@ -50,7 +50,6 @@ std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<Conte
     return transport == nullptr || transport->capabilities().peer_memory;
   });
   state->group = std::move(group);
-  state->stream = std::make_shared<CpuStream>();
   context->fabric.engine->joined(*state->group, state->next_sequence);
   context->communicators.add(state);
   return state;
@@ -81,9 +80,8 @@ Farewell CommunicatorState::farewell() {
   return words;
 }
 
-OperationTerms terms_of(const CommunicatorState& state, const std::string& name) {
-  return {state.group, name, state.stream, state.context->environment.operation_timeout,
-          Ticks::now()};
+OperationTerms terms_of(const CommunicatorState& state, const std::string& name, const Gate& gate) {
+  return {state.group, name, gate, state.context->environment.operation_timeout, Ticks::now()};
 }
 
 Error closed_error(const CommunicatorState& state, std::string_view caller) {

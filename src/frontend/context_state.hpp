@@ -73,11 +73,12 @@ struct Plan {
     DType dtype = DType::kUInt8;
     Count count;
     std::optional<std::int64_t> in_offset;
+    bool works_at_once = true;  // the device
     std::shared_ptr<const BoundProgram> program;
   };
   static constexpr std::size_t kBoundMax = 8;
   std::deque<Bound> bound;
-  std::string label;  // "allreduce ring shm"
+  std::string label;  // collective, algorithm and transport
   std::atomic<std::uint64_t> calls{0}, bytes{0};
 };
 
@@ -94,7 +95,6 @@ struct CommunicatorState {
 
   std::shared_ptr<ContextState> context;
   std::shared_ptr<const Group> group;
-  std::shared_ptr<Stream> stream;
   bool peer_memory = false;
   std::atomic<bool> freed{false};
   std::atomic<std::uint32_t> next_sequence{0};
@@ -124,7 +124,8 @@ inline bool is_open(const CommunicatorState& state) {
 Error closed_error(const CommunicatorState& state, std::string_view caller);
 
 /// What an operation that is submitted now gets.
-OperationTerms terms_of(const CommunicatorState& state, const std::string& name);
+OperationTerms terms_of(const CommunicatorState& state, const std::string& name,
+                        const Gate& gate = {});
 
 /// "allreduce sum float32[10]"; the inverse of what a call puts into its messages.
 std::string describe(const Signature& signature);

@@ -2,8 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "frontend/environment.hpp"
 
+#include <algorithm>
+
 #include "algorithms/registry.hpp"
 #include "base/settings.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
@@ -28,9 +31,10 @@ Result<void> read_settings(Environment& environment) {
   environment.operation_timeout = *timeout;
   auto transport = text_setting("FARANDOLE_TRANSPORT");
   if (!transport) return transport.error();
-  if (*transport != "auto" && *transport != "shm" && *transport != "tcp") {
-    return Error{ErrorKind::kInvalidArgument,
-                 "FARANDOLE_TRANSPORT is '" + *transport + "', allowed is auto, shm or tcp."};
+  const auto names = transport_names();
+  if (*transport != "auto" && std::ranges::find(names, *transport) == names.end()) {
+    return Error{ErrorKind::kInvalidArgument, "FARANDOLE_TRANSPORT is '" + *transport +
+                                                  "', allowed is " + allowed_transports() + "."};
   }
   environment.transport = *transport;
   auto algorithm = text_setting("FARANDOLE_ALGORITHM");

@@ -20,7 +20,7 @@ struct Environment {
   Job job;
   Bytes memory_reserve;            // FARANDOLE_MEMORY
   bool check = false;              // FARANDOLE_CHECK
-  std::string transport = "auto";  // FARANDOLE_TRANSPORT: auto, shm, tcp
+  std::string transport = "auto";  // FARANDOLE_TRANSPORT, or the name of a row of the registry
   bool peer_memory = true;         // false: stage everything, for tests
   std::string algorithm;           // FARANDOLE_ALGORITHM, empty: chosen per call
   std::chrono::milliseconds operation_timeout{0};

@@ -10,7 +10,6 @@
 #include "device/cpu/memory.hpp"
 #include "engine/engine.hpp"
 #include "transport/doorbell.hpp"
-#include "transport/tcp/connector.hpp"
 #include "transport/transport.hpp"
 
 namespace farandole {
@@ -23,7 +22,6 @@ struct Fabric {
   std::optional<AsymmetricFence::User> fence;  // none when ranks are threads
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
-  std::unique_ptr<tcp::Connector> connector;
   std::vector<std::unique_ptr<Transport>> transports;
   std::unique_ptr<Engine> engine;
 };

@@ -88,7 +88,7 @@ def test_all_ranks_choose_by_rank_0s_machine(
 
 
 def test_without_it_typical_costs_decide(start: Start, write: Callable[[str], Path]) -> None:
-    name = _native.choose(_native.default_machine(RANKS, 1, True), "allreduce", BYTES, RANKS)
+    name = _native.choose(_native.default_machine(RANKS, 1), "allreduce", BYTES, RANKS)
     job = start("-p", "-n", RANKS, write(PROGRAM), "", FARANDOLE_MACHINE="")
     assert lines(job) == [f"takes {name} {name}"] * RANKS
 

@@ -136,7 +136,7 @@ def test_what_cannot_be_simulated_says_why() -> None:
 # Goal: without a machine it is what a job here goes by. Method: the default machine's choice.
 def test_this_host() -> None:
     rows = json.loads(output_of("-n", "4", "--bytes", "4MiB", "--json", "-"))
-    machine = _native.default_machine(4, 1, True)
+    machine = _native.default_machine(4, 1)
     assert rows["predicted"][0]["algorithm"] == _native.choose(machine, "allreduce", 4 * 2**20, 4)
     assert "chosen" in output_of("-n", "1")
 

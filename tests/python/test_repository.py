@@ -145,6 +145,31 @@ def test_damage_is_noticed(tmp_path: Path, name: str, text: str, expected: str) 
 
 
 # Goal: one place for the version. Method: read it from the two files that need it.
+# Goal: a transport is named in its folder and the registry only.
+# Method: a transport "wire"; a file that names it, one way at a time.
+@pytest.mark.parametrize(
+    ("name", "text", "is_found"),
+    [
+        ("src/base/x.cpp", 'if (wish == "wire") {\n', True),
+        ("src/base/x.cpp", 'parse("transport=wire");\n', True),
+        ("src/base/x.cpp", '#include "transport/wire/wire_transport.hpp"\n', True),
+        ("src/base/x.cpp", "wire::connect();\n", True),
+        ("src/base/x.cpp", "WireTransport transport;\n", True),
+        ("python/farandole/x.py", "words = ('auto', 'wire')\n", True),
+        ("src/base/x.cpp", 'log("no wire, none at all");  // like a wire\n', False),
+        ("src/transport/registry.cpp", '#include "transport/wire/row.hpp"\n', False),
+        ("src/transport/wire/x.cpp", 'say("wire", wire::kRow);\n', False),
+        ("tests/unit/base/x_test.cpp", 'start("wire");\n', False),
+    ],
+)
+def test_transports_are_not_named(tmp_path: Path, name: str, text: str, is_found: bool) -> None:
+    row = CPP + 'inline constexpr TransportRow kRow{\n    .name = "wire",\n};\n'
+    start = HASH if name.endswith(".py") else CPP
+    found = findings(tmp_path, CLEAN | {"src/transport/wire/row.hpp": row, name: start + text})
+    naming = [finding for finding in found if "names a transport" in finding]
+    assert [finding.startswith(f"{name}:3: ") for finding in naming] == [True] * is_found
+
+
 def test_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (

@@ -93,7 +93,7 @@ def _machine(given: str | None, rank_count: int, ranks_per_host: int) -> _native
         return machines.load(given).machine()
     # What a job on this host goes by that is told nothing.
     local = ranks_per_host or rank_count
-    return _native.default_machine(local, -(-rank_count // local), True)
+    return _native.default_machine(local, -(-rank_count // local))
 
 
 def _chosen_first(candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,7 +9,6 @@
 #include <string>
 #include <thread>
 
-#include "device/stream.hpp"
 #include "engine/collective.hpp"
 #include "schedule/passes/synchronize.hpp"
 #include "transport/inproc/inproc.hpp"
@@ -42,7 +41,7 @@ class TwoEngines : public ::testing::Test {
         const std::lock_guard lock(mutex_);
         flooded_[at(rank)].emplace_back(message);
       };
-      InprocRank& own = ranks_[at(rank)];
+      ThreadRank& own = ranks_[at(rank)];
       engines_[at(rank)] = Engine::create({own.transport.get()}, *own.doorbell, std::move(options));
     }
   }
@@ -69,7 +68,8 @@ class TwoEngines : public ::testing::Test {
     auto verified = verify(synchronized(std::move(schedule)));
     EXPECT_TRUE(verified);
     CollectiveSpec spec;
-    spec.terms = {std::move(group), "", std::make_shared<CpuStream>(), 60s, 0};
+    spec.terms = {std::move(group), "", {}, 60s, 0};
+    spec.device = std::make_shared<CpuDevice>();
     Binding binding;
     binding.program = std::make_shared<const Program>(specialize(*verified, rank));
     auto bound = BoundProgram::bind(std::move(binding), flow_of(spec.terms.group));
@@ -109,7 +109,7 @@ class TwoEngines : public ::testing::Test {
   }
 
   // Members are destroyed from the last to the first: engines before what they run on.
-  std::vector<InprocRank> ranks_;
+  std::vector<ThreadRank> ranks_;
   std::atomic<std::uint32_t> next_{0};
   std::mutex mutex_;
   std::array<std::vector<std::string>, 2> flooded_;
