@@ -138,15 +138,6 @@ PlanTable& choices_of(CommunicatorState& state) {
   return *state.choices;
 }
 
-Bytes larger_side(const Arguments& arguments, int rank_count) {
-  // Not this rank's extent, which is empty on one side away from the root.
-  const bool many = arguments.collective != Collective::kAllreduce &&
-                    arguments.collective != Collective::kReduce &&
-                    arguments.collective != Collective::kBroadcast;
-  const auto size = static_cast<std::size_t>(rank_count);
-  return Count{arguments.count.value() * (many ? size : 1)} * size_of(arguments.dtype);
-}
-
 Result<std::string> read_tuning_file() {
   auto path = text_setting("FARANDOLE_TUNING");
   if (!path) return path.error();

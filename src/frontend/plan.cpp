@@ -3,7 +3,6 @@
 #include "frontend/plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -13,56 +12,28 @@
 #include "algorithms/registry.hpp"
 #include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
-#include "frontend/fit.hpp"
+#include "planner/choice.hpp"
+#include "planner/fit.hpp"
 #include "schedule/passes/synchronize.hpp"
 #include "schedule/text.hpp"
 
 namespace farandole {
 namespace {
 
-std::string with_counts(Collective collective, int size) {
-  std::string known;
-  for (const AlgorithmInfo* info : algorithms()) {
-    if (info->collective != collective) continue;
-    const auto schedule = build_schedule(collective, info->name, size, 0);
-    if (schedule && takes_counts(*schedule))
-      known += (known.empty() ? "" : ", ") + std::string(info->name);
-  }
-  return known;
-}
-
-/// For calls with counts: the algorithms of least latency or fewest bytes among those that can.
-std::string choose_with_counts(Collective collective, bool peer_memory) {
-  switch (collective) {
-    case Collective::kAlltoall:
-      return "pairwise";
-    case Collective::kGather:
-    case Collective::kScatter:
-      return "direct";
-    default:
-      return peer_memory ? "direct" : "ring";
-  }
-}
-
-Bytes shifted(Bytes bytes, int shift) {
-  const double scaled = std::ldexp(static_cast<double>(bytes.value()), shift);
-  return Bytes{static_cast<std::size_t>(std::min(scaled, 0x1p62))};
-}
-
-std::string choose(const Call& call, CommunicatorState& state) {
-  if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
-    return call.options.algorithm;
-  }
+Choice choose(const Call& call, CommunicatorState& state) {
   const Arguments& arguments = call.arguments;
-  if (arguments.by_rank) return choose_with_counts(arguments.collective, state.peer_memory);
-  const std::string& wish = state.context->environment.algorithm;
-  if (!wish.empty() && !state.unfit.contains(arguments.collective) &&
-      find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
-    return wish;
+  const CallShape shape{.collective = arguments.collective,
+                        .count = arguments.count,
+                        .dtype = arguments.dtype,
+                        .rank_count = state.group->size(),
+                        .by_rank = arguments.by_rank,
+                        .peer_memory = state.peer_memory,
+                        .size_shift = call.options.size_shift};
+  Wishes wishes{.call = call.options.algorithm};
+  if (!state.unfit.contains(arguments.collective)) {
+    wishes.setting = state.context->environment.algorithm;
   }
-  const Bytes bytes = larger_side(arguments, state.group->size());
-  return choices_of(state).find(arguments.collective,
-                                shifted(bytes, call.options.size_shift).value());
+  return choose_algorithm(shape, wishes, [&]() -> PlanTable& { return choices_of(state); });
 }
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.
@@ -174,15 +145,15 @@ Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& sta
   const std::int64_t root = has_root(collective) ? arguments.root.value() : 0;
   const std::lock_guard lock(state.plans_mutex);
   for (;;) {
-    const std::string algorithm = choose(call, state);
+    const auto [algorithm, reason] = choose(call, state);
     const PlanKey key{collective, algorithm, root, call.options.deterministic,
                       needs_end_together(arguments)};
     auto found = state.plans.find(key);
     if (found == state.plans.end()) {
       auto made = make_plan(call, algorithm, state);
-      if (!made && made.error().kind == ErrorKind::kInvalidArgument &&
-          algorithm != call.options.algorithm && state.unfit.insert(collective).second) {
-        continue;  // The wish of the environment does not fit these ranks.
+      if (!made && made.error().kind == ErrorKind::kInvalidArgument && reason == Reason::kSetting) {
+        state.unfit.insert(collective);
+        continue;
       }
       if (!made) return made.error();
       found = state.plans.emplace(key, *std::move(made)).first;
@@ -192,7 +163,7 @@ Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& sta
     }
     return bad_argument(
         name(collective), "algorithm", algorithm,
-        "with counts per rank one of " + with_counts(collective, state.group->size()));
+        "with counts per rank one of " + algorithms_with_counts(collective, state.group->size()));
   }
 }
 

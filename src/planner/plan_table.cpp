@@ -38,6 +38,10 @@ const std::string& PlanTable::find(Collective collective, std::uint64_t bytes) {
   return cell.empty() ? fill(collective, SizeClass::limit(size_class), cell) : cell;
 }
 
+bool PlanTable::tuned(Collective collective, std::uint64_t bytes) const {
+  return !tuning_.find(collective, SizeClass::limit(SizeClass::of(bytes)), shape_).empty();
+}
+
 const std::string& PlanTable::fill(Collective collective, std::uint64_t bytes, std::string& cell) {
   const std::string_view tuned = tuning_.find(collective, bytes, shape_);
   if (!tuned.empty()) return cell = tuned;

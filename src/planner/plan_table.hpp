@@ -36,6 +36,9 @@ class PlanTable {
   /// The spec for a call; stays where it is until set() or clear(). `bytes` as predict() counts.
   const std::string& find(Collective collective, std::uint64_t bytes);
 
+  /// Whether a table names that spec: the tuning table, or an entry of set().
+  bool tuned(Collective collective, std::uint64_t bytes) const;
+
   /// From now on calls in the size class of `bytes` take `spec`; empty: what they took before.
   /// Goes before the tuning table, as an entry of its own.
   void set(Collective collective, std::uint64_t bytes, std::string_view spec);
