@@ -82,8 +82,9 @@ std::string Judge::blamed(const GroupPlan& group, const Error& error) const {
   // Whoever is cut off blames all others.
   if (scenario_.fault == Fault::kSilence) return "";
   if (!left_.contains(culprit)) return "blames a rank that lives";
-  // Its news came after those of the fault that made it leave.
-  return has_lost(group) ? "blames a rank that left for another one's death" : "";
+  // Its news come after those of the one death for which it left.
+  const bool known = lost_.size() == 1 && has_lost(group);
+  return known ? "blames a rank that left for another one's death" : "";
 }
 
 Clock::time_point Judge::limit(const OperationPlan& operation, Clock::time_point submitted) const {

@@ -141,6 +141,11 @@ void draw_freed(Random& random, Scenario& scenario) {
 void draw_long_run(Random& random, Scenario& scenario) {
   if (scenario.fault != Fault::kNone || !random.chance(20)) return;
   scenario.timeout = 2s;
+  scenario.late_every = 0;
+  scenario.delay_max = std::min<Clock::duration>(scenario.delay_max, 100us);
+  for (OperationPlan& plan : scenario.operations) {
+    for (Clock::duration& think : plan.think) think = std::min<Clock::duration>(think, 2ms);
+  }
   const OperationPlan model = scenario.operations.back();
   for (std::uint32_t i = 1; i <= 6; ++i) {
     OperationPlan plan = model;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <deque>
+#include <set>
 #include <vector>
 
 #include "device/stream.hpp"
@@ -57,8 +58,9 @@ struct Process {
   std::size_t position = 0;                   // in the scenario's operations
   std::optional<Clock::time_point> ready_at;  // to call the one at `position`
   std::vector<Flight> flights;
-  std::vector<Flight> ended;  // of the last call on each group, to be repeated
-  Clock::time_point turn_at = Clock::time_point::max();
+  std::vector<Flight> ended;          // of the last call on each group, to be repeated
+  std::set<Clock::time_point> turns;  // to come
+  Clock::time_point look_at{};        // the one of them that comes if nothing else happens
   bool dead = false, stopped = false, gone = false;
   // Destroyed first, since they refer to what is in flight.
   std::unique_ptr<sim::SimTransport> transport;
@@ -94,7 +96,7 @@ class World {
     for (Process& process : processes_) wake(process.rank, timetable_.now());
     std::uint64_t events = 0;
     while (report_.violation.empty() && !settled()) {
-      if (++events > kEventsMax) fail("the run does not come to its end");
+      if (++events > kEventsMax) fail("the run does not come to its end; " + unfinished());
       if (!timetable_.run_one()) fail("nothing happens any more, and operations are in flight");
     }
     if (report_.violation.empty()) look_for_leaks();
@@ -120,6 +122,7 @@ class World {
   void leave(Process& process);
   void shut_down(Process& process);
   bool settled() const;
+  std::string unfinished() const;
   void look_for_leaks();
 
   void begin_fault();
@@ -157,7 +160,10 @@ void World::add(int rank) {
            std::to_string(signature.count) + " by number " + std::to_string(signature.algorithm) +
            ", root " + std::to_string(signature.root);
   };
-  options.flood = [this, rank](std::string_view message) { control_->flood(rank, message); };
+  options.flood = [this, rank](std::string_view message) {
+    say(rank, "speaks to all");
+    control_->flood(rank, message);
+  };
   made.engine = Engine::create_stepped({made.transport.get()}, bell(rank), std::move(options));
   for (const GroupPlan& plan : scenario_.groups) {
     made.next_sequence.emplace_back(0);
@@ -192,7 +198,8 @@ std::vector<ControlPlane::Listener> World::listeners() {
                                    departure.reason);
                      hear([&](Engine& engine) { engine.departed(departure); });
                    },
-                   [=](Rank from, std::string_view message) {
+                   [=, this](Rank from, std::string_view message) {
+                     say(rank, "hears words of rank " + std::to_string(from.value()));
                      hear([&](Engine& engine) { engine.notice(from, message); });
                    },
                    [=](Rank from, Rank to, std::string_view what) {
@@ -215,12 +222,10 @@ void World::say(int rank, const std::string& what) {
 void World::wake(int rank, Clock::time_point when) {
   Process& woken = process(rank);
   when = std::max(when, timetable_.now());
-  if (when >= woken.turn_at) return;
-  woken.turn_at = when;
+  if (!woken.turns.insert(when).second) return;
   timetable_.at(when, [this, rank, when] {
     Process& self = process(rank);
-    if (self.turn_at != when) return;
-    self.turn_at = Clock::time_point::max();
+    self.turns.erase(when);
     turn(self);
   });
 }
@@ -237,7 +242,11 @@ void World::turn(Process& self) {
   } while (look_at_flights(self) && !self.gone);
   if (self.gone) return;
   if (self.position == scenario_.operations.size() && self.flights.empty()) return leave(self);
-  wake(self.rank, timetable_.now() + std::max(quiet, kLookLeast));
+  const Clock::time_point look_at = timetable_.now() + std::max(quiet, kLookLeast);
+  if (self.look_at <= timetable_.now() || self.look_at > look_at) {
+    self.look_at = look_at;
+    wake(self.rank, look_at);
+  }
   if (self.ready_at) wake(self.rank, *self.ready_at);
 }
 
@@ -246,6 +255,7 @@ bool World::call_next(Process& self) {
   if (self.position == scenario_.operations.size()) return false;
   const OperationPlan& plan = scenario_.operations[self.position];
   if (self.groups[plan.group] == nullptr || self.freed[plan.group]) {
+    self.ready_at.reset();
     ++self.position;
     return true;
   }
@@ -366,8 +376,20 @@ void World::shut_down(Process& self) {
 
 bool World::settled() const {
   return std::ranges::all_of(processes_, [](const Process& each) {
-    return each.dead || each.gone || (each.stopped && each.turn_at == Clock::time_point::max());
+    return each.dead || each.gone || (each.stopped && each.turns.empty());
   });
+}
+
+std::string World::unfinished() const {
+  const auto now = std::chrono::duration<double>(timetable_.now().time_since_epoch() - 1h);
+  std::string text = "at " + std::to_string(now.count()) + " s ";
+  for (const Process& each : processes_) {
+    if (each.dead || each.gone) continue;
+    text += "rank " + std::to_string(each.rank) + " is at operation " +
+            std::to_string(each.position) + " of " + std::to_string(scenario_.operations.size()) +
+            ", in flight " + std::to_string(each.flights.size()) + "; ";
+  }
+  return text;
 }
 
 void World::look_for_leaks() {
@@ -412,6 +434,7 @@ void World::begin_fault() {
       }
       break;
     case Fault::kStall:
+      judge_.note_fault(timetable_.now());
       network_.cut(Rank{victims[0]}, Rank{victims[1]}, Clock::time_point::max());
       timetable_.after(random_.time(scenario_.control_timeout), [this, &victims] {
         if (process(victims[0]).gone || process(victims[1]).gone) return;
