@@ -13,6 +13,8 @@ constexpr auto kLook = 250ms;
 // From a fault to its end on all ranks: detection, news over the tree and to new neighbours, and a
 // suspicion's patience.
 constexpr auto kNews = 4s;
+// The same by way of a rank that fails first, once it has called, and leaves.
+constexpr auto kSecondHandNews = 12s;
 
 }  // namespace
 
@@ -69,9 +71,7 @@ std::string Judge::failure(const OperationPlan& operation, const Error& error) c
 std::string Judge::blamed(const GroupPlan& group, const Error& error) const {
   if (!fault_at_) return "blames a rank before anything went wrong";
   if (!error.culprit) {
-    const bool stalled =
-        scenario_.fault == Fault::kStall &&
-        std::ranges::all_of(scenario_.victims, [&](int rank) { return group.contains(rank); });
+    const bool stalled = scenario_.fault == Fault::kStall && has_all_victims(group);
     return stalled ? "" : "blames nobody";
   }
   const int culprit = error.culprit->rank;
@@ -87,12 +87,23 @@ std::string Judge::blamed(const GroupPlan& group, const Error& error) const {
   return known ? "blames a rank that left for another one's death" : "";
 }
 
-Clock::time_point Judge::limit(const OperationPlan& operation, Clock::time_point submitted) const {
+bool Judge::has_all_victims(const GroupPlan& group) const {
+  return std::ranges::all_of(scenario_.victims, [&](int rank) { return group.contains(rank); });
+}
+
+Clock::time_point Judge::limit(const OperationPlan& operation, int rank,
+                               Clock::time_point submitted) const {
   const Clock::time_point last = submitted + scenario_.timeout + kLook;
   const GroupPlan& group = scenario_.groups[operation.group];
-  if (!has_lost(group) && scenario_.fault != Fault::kMismatch) return last;
-  const Clock::time_point known = last_fault_at_ ? std::max(submitted, *last_fault_at_) : submitted;
-  return has_lost(group) ? std::min(last, known + kNews) : last;
+  if (!last_fault_at_) return last;
+  const Clock::time_point known = std::max(submitted, *last_fault_at_);
+  if (has_lost(group)) return std::min(last, known + kNews);
+  if (!has_all_victims(group)) return last;
+  if (stall_reported_) return std::min(last, known + kNews);
+  if (scenario_.fault != Fault::kBroken) return last;
+  const bool is_victim = std::ranges::find(scenario_.victims, rank) != scenario_.victims.end();
+  if (is_victim) return std::min(last, known + kNews);
+  return scenario_.quits ? std::min(last, known + kSecondHandNews) : last;
 }
 
 }  // namespace farandole::simulation

@@ -314,7 +314,7 @@ bool World::look_at_flights(Process& self) {
       any = true;
       continue;
     }
-    if (timetable_.now() > judge_.limit(*flight.plan, flight.submitted)) {
+    if (timetable_.now() > judge_.limit(*flight.plan, self.rank, flight.submitted)) {
       fail("rank " + std::to_string(self.rank) + " hangs in " + flight.operation->state());
     }
     ++i;
@@ -438,7 +438,7 @@ void World::begin_fault() {
       network_.cut(Rank{victims[0]}, Rank{victims[1]}, Clock::time_point::max());
       timetable_.after(random_.time(scenario_.control_timeout), [this, &victims] {
         if (process(victims[0]).gone || process(victims[1]).gone) return;
-        judge_.note_fault(timetable_.now());
+        judge_.stall_reported(timetable_.now());
         control_->stalled(victims[0], victims[0], victims[1]);
       });
       break;
