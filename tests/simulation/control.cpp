@@ -9,7 +9,7 @@ constexpr std::string_view kStalled = "stalled ";
 
 }  // namespace
 
-ControlPlane::ControlPlane(Timetable& timetable, Random& random, Options options,
+QuickControlPlane::QuickControlPlane(Timetable& timetable, Random& random, Options options,
                            std::vector<Listener> listeners)
     : timetable_(timetable),
       random_(random),
@@ -24,29 +24,29 @@ ControlPlane::ControlPlane(Timetable& timetable, Random& random, Options options
   }
 }
 
-void ControlPlane::flood(int rank, std::string_view message) {
+void QuickControlPlane::flood(int rank, std::string_view message) {
   Member& self = member(rank);
   if (self.cut_off) return;
   const auto frame = self.news.add(Notice{rank, ++self.notices, std::string(message)});
   if (frame) pass_on(rank, *frame);
 }
 
-void ControlPlane::leave(int rank, std::string_view state) {
+void QuickControlPlane::leave(int rank, std::string_view state) {
   if (member(rank).cut_off) return;
   learn(rank, Departure{Rank{rank}, true, "shut down", std::string(state)});
 }
 
-void ControlPlane::stalled(int reporter, int from, int to) {
+void QuickControlPlane::stalled(int reporter, int from, int to) {
   flood(reporter, std::string(kStalled) + std::to_string(from) + " " + std::to_string(to));
   listeners_[static_cast<std::size_t>(reporter)].stalled(Rank{from}, Rank{to}, "data");
 }
 
-void ControlPlane::kill(int rank) {
+void QuickControlPlane::kill(int rank) {
   member(rank).dead = true;
   for (const int peer : member(rank).links) miss(peer, rank, "died");
 }
 
-void ControlPlane::stop(int rank) {
+void QuickControlPlane::stop(int rank) {
   member(rank).stopped = true;
   timetable_.after(options_.timeout, [this, rank] {
     if (!member(rank).stopped) return;
@@ -54,7 +54,7 @@ void ControlPlane::stop(int rank) {
   });
 }
 
-void ControlPlane::resume(int rank) {
+void QuickControlPlane::resume(int rank) {
   Member& self = member(rank);
   self.stopped = false;
   while (!self.unread.empty() && !self.stopped) {
@@ -66,7 +66,7 @@ void ControlPlane::resume(int rank) {
 
 /// The watcher finds out after a while, unless it is gone itself or has heard it from others. What
 /// is under way from the lost one comes first, as on a socket.
-void ControlPlane::miss(int watcher, int lost, const std::string& reason) {
+void QuickControlPlane::miss(int watcher, int lost, const std::string& reason) {
   if (options_.blind) return;
   const auto pair = static_cast<std::size_t>(lost * options_.rank_count + watcher);
   const auto due = timetable_.now() + random_.time(options_.detection_max);
@@ -76,18 +76,18 @@ void ControlPlane::miss(int watcher, int lost, const std::string& reason) {
   });
 }
 
-void ControlPlane::send(int from, int to, const std::string& bytes) {
+void QuickControlPlane::send(int from, int to, const std::string& bytes) {
   if (bytes.empty()) return;
   auto& last = last_due_[static_cast<std::size_t>(from * options_.rank_count + to)];
   last = std::max(last, timetable_.now() + random_.time(options_.delay_max));
   timetable_.at(last, [this, from, to, bytes] { read(from, to, bytes); });
 }
 
-void ControlPlane::pass_on(int rank, const std::string& frame) {
+void QuickControlPlane::pass_on(int rank, const std::string& frame) {
   for (const int peer : member(rank).links) send(rank, peer, frame);
 }
 
-void ControlPlane::read(int from, int to, const std::string& bytes) {
+void QuickControlPlane::read(int from, int to, const std::string& bytes) {
   Member& self = member(to);
   if (self.dead || self.cut_off) return;
   if (self.stopped) return self.unread.emplace_back(from, bytes), void();
@@ -96,7 +96,7 @@ void ControlPlane::read(int from, int to, const std::string& bytes) {
   while (const auto frame = frames.next()) understand(from, to, *frame);
 }
 
-void ControlPlane::understand(int from, int to, const Frame& frame) {
+void QuickControlPlane::understand(int from, int to, const Frame& frame) {
   Member& self = member(to);
   const Listener& listener = listeners_[static_cast<std::size_t>(to)];
   if (frame.type == static_cast<std::uint8_t>(ControlFrame::kDeparture)) {
@@ -119,7 +119,7 @@ void ControlPlane::understand(int from, int to, const Frame& frame) {
   (void)from;
 }
 
-void ControlPlane::learn(int rank, const Departure& departure) {
+void QuickControlPlane::learn(int rank, const Departure& departure) {
   const auto frame = member(rank).news.add(departure);
   if (!frame) return;
   pass_on(rank, *frame);
@@ -129,7 +129,7 @@ void ControlPlane::learn(int rank, const Departure& departure) {
 }
 
 /// The others have given this rank up: to it they are all gone.
-void ControlPlane::cut_off(int rank, const Departure& by) {
+void QuickControlPlane::cut_off(int rank, const Departure& by) {
   member(rank).cut_off = true;
   for (int peer = 0; peer < options_.rank_count; ++peer) {
     if (peer == rank || member(rank).news.departure(peer)) continue;
@@ -139,7 +139,7 @@ void ControlPlane::cut_off(int rank, const Departure& by) {
   }
 }
 
-void ControlPlane::look_for_neighbours(int rank) {
+void QuickControlPlane::look_for_neighbours(int rank) {
   for (const int peer : neighbours_of(rank, member(rank).news.gone())) {
     if (member(rank).links.contains(peer)) continue;
     timetable_.after(random_.time(options_.detection_max),
@@ -148,7 +148,7 @@ void ControlPlane::look_for_neighbours(int rank) {
 }
 
 /// Both ends tell each other all their news; who calls in vain has missed a death.
-void ControlPlane::link(int a, int b) {
+void QuickControlPlane::link(int a, int b) {
   if (member(a).dead || member(a).cut_off || member(a).links.contains(b)) return;
   if (member(b).dead) return miss(a, b, "died");
   if (member(b).cut_off) return miss(a, b, "went silent");

@@ -17,9 +17,7 @@
 
 namespace farandole::simulation {
 
-/// What sessions do between processes, over links with virtual delays: the news that all ranks come
-/// to know, with the shipped tree and the shipped list of news. Who dies is missed by its
-/// neighbours; who is silent for too long is given up, and told so when it is back.
+/// What sessions do between processes.
 class ControlPlane {
  public:
   struct Options {
@@ -36,17 +34,35 @@ class ControlPlane {
     std::function<void(Rank from, Rank to, std::string_view what)> stalled;
   };
 
-  ControlPlane(Timetable& timetable, Random& random, Options options,
-               std::vector<Listener> listeners);
+  virtual ~ControlPlane() = default;
 
-  void flood(int rank, std::string_view message);
-  void leave(int rank, std::string_view state);
-  void kill(int rank);
+  virtual void flood(int rank, std::string_view message) = 0;
+  virtual void leave(int rank, std::string_view state) = 0;
+  virtual void kill(int rank) = 0;
   /// The process does not run until resume().
-  void stop(int rank);
-  void resume(int rank);
+  virtual void stop(int rank) = 0;
+  virtual void resume(int rank) = 0;
   /// A report that one rank's data do not reach the other.
-  void stalled(int reporter, int from, int to);
+  virtual void stalled(int reporter, int from, int to) = 0;
+  /// Whether everybody who has left has closed all sockets.
+  virtual bool ended() const = 0;
+};
+
+/// A quick one, over links with virtual delays: the news that all ranks come to know, with the
+/// shipped tree and the shipped list of news. Who dies is missed by its neighbours; who is silent
+/// for too long is given up, and told so when it is back.
+class QuickControlPlane final : public ControlPlane {
+ public:
+  QuickControlPlane(Timetable& timetable, Random& random, Options options,
+                    std::vector<Listener> listeners);
+
+  void flood(int rank, std::string_view message) override;
+  void leave(int rank, std::string_view state) override;
+  void kill(int rank) override;
+  void stop(int rank) override;
+  void resume(int rank) override;
+  void stalled(int reporter, int from, int to) override;
+  bool ended() const override { return true; }
 
  private:
   struct Member {

@@ -1,7 +1,7 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 // The tests of the simulation; with --seed its driver:
-//   simulation --seed 17 [--count 1000] [--ranks 4] [--fault death] [--loud]
+//   simulation --seed 17 [--count 1000] [--ranks 4] [--fault death] [--shipped] [--loud]
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -22,7 +22,7 @@ struct Wishes {
   std::uint64_t count = 1;
   std::optional<int> ranks;
   std::optional<Fault> fault;
-  bool loud = false;
+  bool loud = false, shipped = false;
 };
 
 std::optional<Fault> parse_fault(const std::string& text) {
@@ -41,6 +41,7 @@ Wishes parse(const std::vector<std::string>& words) {
     if (words[i] == "--ranks") wishes.ranks = std::atoi(value.c_str());
     if (words[i] == "--fault") wishes.fault = parse_fault(value);
     wishes.loud |= words[i] == "--loud";
+    wishes.shipped |= words[i] == "--shipped";
   }
   return wishes;
 }
@@ -50,7 +51,8 @@ int drive(const Wishes& wishes, const std::string& program) {
   std::uint64_t operations = 0, failures = 0, red = 0;
   for (std::uint64_t i = 0; i < wishes.count; ++i) {
     const std::uint64_t seed = *wishes.seed + i;
-    const Scenario scenario = draw_scenario(seed, wishes.ranks, wishes.fault);
+    Scenario scenario = draw_scenario(seed, wishes.ranks, wishes.fault);
+    scenario.shipped_control = wishes.shipped;
     const Report report = run(scenario, wishes.loud);
     operations += report.operations;
     failures += report.failures;
@@ -59,6 +61,7 @@ int drive(const Wishes& wishes, const std::string& program) {
     ++red;
     std::string wished;
     if (wishes.ranks) wished += " --ranks " + std::to_string(*wishes.ranks);
+    if (wishes.shipped) wished += " --shipped";
     if (wishes.fault) wished += " --fault " + name(*wishes.fault);
     std::printf("%s --seed %lu%s  # %s on %d ranks: %s\n", program.c_str(),
                 static_cast<unsigned long>(seed), wished.c_str(), name(scenario.fault).c_str(),

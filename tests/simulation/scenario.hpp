@@ -76,6 +76,7 @@ struct Scenario {
   bool overtakes = true, follows = true;
   std::size_t eager_bytes = 64, piece_bytes = 64;
   std::uint32_t pieces_ahead = 1, late_cancels = 0;
+  bool shipped_control = false;
   Clock::duration control_delay{}, detection{}, control_timeout{};
   // The fault.
   std::vector<int> victims;  // world ranks; of a link: from, to

@@ -10,6 +10,12 @@
 namespace farandole::simulation {
 namespace {
 
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::uint64_t kSample = 40;  // of each kind of fault
+#else
+constexpr std::uint64_t kSample = 250;
+#endif
+
 bool full() {
   const char* setting = std::getenv("FARANDOLE_TEST_FULL");
   return setting != nullptr && std::string(setting) == "1";
@@ -24,7 +30,7 @@ std::string replay(const Scenario& scenario) {
 class Faults : public testing::TestWithParam<Fault> {};
 
 TEST_P(Faults, LeaveNoWrongResultNoHangAndTheRightRankNamed) {
-  const std::uint64_t count = full() ? 83'334 : 250;
+  const std::uint64_t count = full() ? 83'334 : kSample;
   const std::uint64_t first = 1 + count * static_cast<std::uint64_t>(GetParam());
   std::printf("seeds %lu to %lu\n", first, first + count - 1);
   std::uint64_t failures = 0;
@@ -39,12 +45,38 @@ TEST_P(Faults, LeaveNoWrongResultNoHangAndTheRightRankNamed) {
   EXPECT_EQ(failures == 0, harmless) << failures << " operations failed";
 }
 
-INSTANTIATE_TEST_SUITE_P(Simulation, Faults,
-                         testing::Values(Fault::kNone, Fault::kDeath, Fault::kPause,
-                                         Fault::kSilence, Fault::kLate, Fault::kMismatch,
-                                         Fault::kExcuse, Fault::kFreed, Fault::kOutage,
-                                         Fault::kStall, Fault::kBroken, Fault::kMixed),
-                         [](const auto& each) { return name(each.param); });
+const auto kFaults = testing::Values(Fault::kNone, Fault::kDeath, Fault::kPause, Fault::kSilence,
+                                     Fault::kLate, Fault::kMismatch, Fault::kExcuse, Fault::kFreed,
+                                     Fault::kOutage, Fault::kStall, Fault::kBroken, Fault::kMixed);
+std::string name_of(const testing::TestParamInfo<Fault>& each) {
+  return name(each.param);
+}
+INSTANTIATE_TEST_SUITE_P(Simulation, Faults, kFaults, name_of);
+
+// Goal: the same with the control plane that ships, over virtual sockets: its handshakes, links,
+// questions, news, the start of all, and that it closes everything when a rank leaves.
+class FaultsWithShippedControl : public testing::TestWithParam<Fault> {};
+
+TEST_P(FaultsWithShippedControl, AreHandledTheSameWay) {
+  const std::uint64_t count = full() ? 5000 : kSample / 5;
+  const std::uint64_t first = 2'000'000 + count * static_cast<std::uint64_t>(GetParam());
+  std::printf("seeds %lu to %lu\n", first, first + count - 1);
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    Scenario scenario = draw_scenario(seed, std::nullopt, GetParam());
+    scenario.shipped_control = true;
+    ASSERT_EQ(run(scenario).violation, "") << replay(scenario) << " --shipped";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Simulation, FaultsWithShippedControl, kFaults, name_of);
+
+// Goal: a rank that has said its last word on a link, and waits for the other end's, sleeps, also
+// once it would have been time for a beat. Method: the seed that found its loop spinning.
+TEST(Simulation, NoBeatIsDueOnALinkThatIsFinished) {
+  Scenario scenario = draw_scenario(18, std::nullopt, Fault::kNone);
+  scenario.shipped_control = true;
+  EXPECT_EQ(run(scenario).violation, "");
+}
 
 // Goal: a seed replays a run event by event. Method: two runs of some seeds, with a hash of all
 // turns and outcomes.

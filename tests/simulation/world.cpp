@@ -13,6 +13,7 @@
 #include "simulation/call.hpp"
 #include "simulation/control.hpp"
 #include "simulation/judge.hpp"
+#include "simulation/members.hpp"
 #include "simulation/random.hpp"
 #include "simulation/timetable.hpp"
 #include "transport/doorbell.hpp"
@@ -23,6 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 constexpr Clock::duration kLookLeast = 100us;
+constexpr auto kGoodbyes = 10s;  // a control plane leaves within three seconds
 constexpr std::uint64_t kEventsMax = 3'000'000;
 
 /// Bells that nobody hears: an engine in steps never sleeps. One per rank for all seeds.
@@ -61,7 +63,7 @@ struct Process {
   std::vector<Flight> ended;          // of the last call on each group, to be repeated
   std::set<Clock::time_point> turns;  // to come
   Clock::time_point look_at{};        // the one of them that comes if nothing else happens
-  bool dead = false, stopped = false, gone = false;
+  bool started = false, dead = false, stopped = false, gone = false;
   // Destroyed first, since they refer to what is in flight.
   std::unique_ptr<sim::SimTransport> transport;
   std::unique_ptr<Engine> engine;
@@ -82,22 +84,32 @@ class World {
                   .overtakes = scenario.overtakes,
                   .wake = [this](Rank to, Clock::time_point due) { wake(to.value(), due); }}) {
     for (int rank = 0; rank < scenario.rank_count; ++rank) add(rank);
-    control_.emplace(timetable_, random_,
-                     ControlPlane::Options{.rank_count = scenario.rank_count,
-                                           .delay_max = scenario.control_delay,
-                                           .detection_max = scenario.detection,
-                                           .timeout = scenario.control_timeout,
-                                           .blind = scenario.fault == Fault::kBroken},
-                     listeners());
+    const ControlPlane::Options options{.rank_count = scenario.rank_count,
+                                        .delay_max = scenario.control_delay,
+                                        .detection_max = scenario.detection,
+                                        .timeout = scenario.control_timeout,
+                                        .blind = scenario.fault == Fault::kBroken};
+    if (!scenario.shipped_control) {
+      control_ = std::make_unique<QuickControlPlane>(timetable_, random_, options, listeners());
+      for (Process& process : processes_) start(process.rank);
+    } else {
+      const auto spins = [this](int rank) {
+        fail("the control loop of rank " + std::to_string(rank) + " spins");
+      };
+      control_ = std::make_unique<ShippedControlPlane>(timetable_, random_, options, listeners(),
+                                                       [this](int rank) { start(rank); }, spins);
+    }
   }
 
   Report run() {
-    timetable_.after(scenario_.fault_at, [this] { begin_fault(); });
-    for (Process& process : processes_) wake(process.rank, timetable_.now());
     std::uint64_t events = 0;
     while (report_.violation.empty() && !settled()) {
       if (++events > kEventsMax) fail("the run does not come to its end; " + unfinished());
       if (!timetable_.run_one()) fail("nothing happens any more, and operations are in flight");
+    }
+    const Clock::time_point end = timetable_.now() + kGoodbyes;
+    while (report_.violation.empty() && !control_->ended() && timetable_.run_one()) {
+      if (timetable_.now() > end) fail("a control plane does not come to its end");
     }
     if (report_.violation.empty()) look_for_leaks();
     return report_;
@@ -113,6 +125,7 @@ class World {
   }
   void note(std::uint64_t what) { report_.trace = (report_.trace ^ what) * 0x100000001b3; }
 
+  void start(int rank);
   void wake(int rank, Clock::time_point when);
   void turn(Process& process);
   bool call_next(Process& process);
@@ -138,7 +151,8 @@ class World {
   Judge judge_;
   sim::Network network_;
   std::deque<Process> processes_;
-  std::optional<ControlPlane> control_;
+  std::unique_ptr<ControlPlane> control_;
+  int started_ = 0;
   Report report_;
 };
 
@@ -219,6 +233,16 @@ void World::say(int rank, const std::string& what) {
 // A process's turns
 // --------------------------------------------------------------------------------
 
+/// All ranks are ready, as far as this one knows.
+void World::start(int rank) {
+  say(rank, "starts");
+  process(rank).started = true;
+  wake(rank, timetable_.now());
+  if (++started_ == scenario_.rank_count) {
+    timetable_.after(scenario_.fault_at, [this] { begin_fault(); });
+  }
+}
+
 void World::wake(int rank, Clock::time_point when) {
   Process& woken = process(rank);
   when = std::max(when, timetable_.now());
@@ -231,7 +255,7 @@ void World::wake(int rank, Clock::time_point when) {
 }
 
 void World::turn(Process& self) {
-  if (self.dead || self.stopped || self.gone) return;
+  if (!self.started || self.dead || self.stopped || self.gone) return;
   note(static_cast<std::uint64_t>(timetable_.now().time_since_epoch().count()) * 67 +
        static_cast<std::uint64_t>(self.rank));
   Clock::duration quiet{};
@@ -472,6 +496,7 @@ void World::pause(int rank, Clock::duration time) {
   if (time > 1h) return;
   timetable_.after(time, [this, rank] {
     say(rank, "goes on");
+    judge_.note_fault(timetable_.now());
     process(rank).stopped = false;
     wake(rank, timetable_.now());
     control_->resume(rank);
