@@ -10,7 +10,7 @@ constexpr std::string_view kStalled = "stalled ";
 }  // namespace
 
 QuickControlPlane::QuickControlPlane(Timetable& timetable, Random& random, Options options,
-                           std::vector<Listener> listeners)
+                                     std::vector<Listener> listeners)
     : timetable_(timetable),
       random_(random),
       options_(options),

@@ -51,16 +51,14 @@ ShippedControlPlane::ShippedControlPlane(Timetable& timetable, Random& random, O
   }
 }
 
-Session::Events ShippedControlPlane::events_of(int rank,
-                                               const std::function<void(int)>& started) {
+Session::Events ShippedControlPlane::events_of(int rank, const std::function<void(int)>& started) {
   const Listener& listener = listeners_[static_cast<std::size_t>(rank)];
-  return {[&listener](const Departure& departure) { listener.departed(departure); },
-          [this, rank](Rank from, std::string_view message) { hear(rank, from, message); },
-          {},
-          [started, rank] { started(rank); },
-          [&listener](Rank from, Rank to, std::string_view what) {
-            listener.stalled(from, to, what);
-          }};
+  return {
+      [&listener](const Departure& departure) { listener.departed(departure); },
+      [this, rank](Rank from, std::string_view message) { hear(rank, from, message); },
+      {},
+      [started, rank] { started(rank); },
+      [&listener](Rank from, Rank to, std::string_view what) { listener.stalled(from, to, what); }};
 }
 
 void ShippedControlPlane::hear(int rank, Rank from, std::string_view message) {
@@ -105,8 +103,8 @@ bool ShippedControlPlane::ended() const {
   const bool running = std::ranges::any_of(
       members_, [](const auto& each) { return each->end && !each->dead && !each->closed; });
   if (running) return false;
-  const bool all_left = std::ranges::all_of(
-      members_, [](const auto& each) { return each->dead || each->closed; });
+  const bool all_left =
+      std::ranges::all_of(members_, [](const auto& each) { return each->dead || each->closed; });
   return !all_left || sockets_.open_count() == 0;
 }
 

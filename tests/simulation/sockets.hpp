@@ -61,8 +61,8 @@ class VirtualSockets final : public Sockets {
   Random& random_;
   const Clock::duration delay_max_;
   const std::function<void(int)> wake_;
-  std::map<int, End> ends_;         // by descriptor
-  std::vector<int> listeners_;      // by rank; -1: none
+  std::map<int, End> ends_;     // by descriptor
+  std::vector<int> listeners_;  // by rank; -1: none
   int current_ = 0;
   int next_ = 1 << 20;  // beyond all that the system gives out
 };

@@ -96,8 +96,8 @@ class World {
       const auto spins = [this](int rank) {
         fail("the control loop of rank " + std::to_string(rank) + " spins");
       };
-      control_ = std::make_unique<ShippedControlPlane>(timetable_, random_, options, listeners(),
-                                                       [this](int rank) { start(rank); }, spins);
+      control_ = std::make_unique<ShippedControlPlane>(
+          timetable_, random_, options, listeners(), [this](int rank) { start(rank); }, spins);
     }
   }
 
