@@ -78,6 +78,15 @@ TEST(Simulation, NoBeatIsDueOnALinkThatIsFinished) {
   EXPECT_EQ(run(scenario).violation, "");
 }
 
+// Goal: a link that is made in the place of one to a dead rank carries all news, also those that
+// were on their way when that rank died. Method: a seed in which one of three ranks dies, and that
+// was red with a link that begins without news.
+TEST(Simulation, ANewLinkCarriesAllNews) {
+  Scenario scenario = draw_scenario(8981, std::nullopt, Fault::kMixed);
+  scenario.shipped_control = true;
+  EXPECT_EQ(run(scenario).violation, "");
+}
+
 // Goal: a seed replays a run event by event. Method: two runs of some seeds, with a hash of all
 // turns and outcomes.
 TEST(Simulation, ASeedReplaysItsRun) {

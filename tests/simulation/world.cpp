@@ -100,6 +100,12 @@ class World {
           timetable_, random_, options, listeners(), [this](int rank) { start(rank); }, spins);
     }
   }
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  /// After a violation engines have something to end, and tell the control plane.
+  ~World() {
+    for (Process& each : processes_) each.engine.reset();
+  }
 
   Report run() {
     std::uint64_t events = 0;
