@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "conformance/harness.hpp"
-#include "transport/inproc/inproc.hpp"
+#include "transport/row.hpp"
 #include "transport/sim/sim_transport.hpp"
 
 // The simulated network in real time: without delays, since nobody rings a bell when one ends.
@@ -20,7 +20,7 @@ class SimFabric : public Fabric {
         options_{.pieces_ahead = 64, .late_cancels = 2, .pool = {}} {}
 
   Result<void> add(int rank) {
-    InprocRank& made = ranks_.emplace_back();
+    ThreadRank& made = ranks_.emplace_back();
     auto memory = Memory::create(Bytes{std::size_t{1} << 30});
     if (!memory) return memory.error();
     made.memory = *std::move(memory);
@@ -32,7 +32,7 @@ class SimFabric : public Fabric {
     return {};
   }
   End end(int rank) override {
-    InprocRank& made = ranks_[static_cast<std::size_t>(rank)];
+    ThreadRank& made = ranks_[static_cast<std::size_t>(rank)];
     return {made.transport.get(), made.memory.get(), made.doorbell.get()};
   }
 
@@ -41,7 +41,7 @@ class SimFabric : public Fabric {
 
   sim::Network network_;
   const sim::SimTransport::Options options_;
-  std::deque<InprocRank> ranks_;
+  std::deque<ThreadRank> ranks_;
 };
 
 Result<std::unique_ptr<Fabric>> make_sim(int rank_count) {

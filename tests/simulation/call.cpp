@@ -180,22 +180,33 @@ Signature Call::signature() const {
   return signature;
 }
 
+/// Where `in` lies in `out`, in bytes, if it does.
+std::optional<std::int64_t> Call::in_offset() const {
+  const std::byte *in_end = in_ + in_count_ * kElement, *out_end = out_ + out_count_ * kElement;
+  if (in_ != out_ && (in_ >= out_end || out_ >= in_end)) return std::nullopt;
+  return in_ - out_;
+}
+
 std::shared_ptr<CollectiveOperation> Call::operation(OperationTerms terms, OperationId id) const {
   CollectiveSpec spec;
   spec.terms = std::move(terms);
   spec.id = id;
-  spec.program = program_for(plan_.collective, plan_.algorithm, size_, plan_.root, rank_);
+  static const auto cpu = std::make_shared<CpuDevice>();
+  spec.device = cpu;
+  const auto program = program_for(plan_.collective, plan_.algorithm, size_, plan_.root, rank_);
   const Count count{plan_.count};
   const Layout layout = shares_chunks(plan_.collective)
-                            ? Layout::share(count, spec.program->chunk_count, Bytes{kElement})
+                            ? Layout::share(count, program->chunk_count, Bytes{kElement})
                             : Layout::repeat(count, size_);
-  spec.in_layout = spec.out_layout = spec.chunks = layout;
-  spec.dtype = plan_.dtype;
+  Binding binding{program, layout, layout, layout, plan_.dtype, in_offset()};
+  auto bound = BoundProgram::bind(std::move(binding), flow_of(spec.terms.group));
+  EXPECT_TRUE(bound) << bound.error().message;
+  spec.bound = *std::move(bound);
   if (reduces(plan_.collective)) spec.kernel = *find_kernel(plan_.dtype, plan_.reduction);
   spec.in = in_;
   spec.out = out_;
   spec.out_count = Count{out_count_};
-  const std::size_t slots = static_cast<std::size_t>(spec.program->scratch_slots);
+  const std::size_t slots = static_cast<std::size_t>(program->scratch_slots);
   if (slots > 0) {
     const std::size_t bytes = slots * layout.chunk_elements_max().value() * kElement;
     spec.scratch =

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +36,7 @@ class Call {
   std::string damage() const;
 
  private:
+  std::optional<std::int64_t> in_offset() const;
   std::int64_t input(int rank, std::size_t at) const;
   std::int64_t reduced(std::size_t at) const;
   std::int64_t expected(std::size_t at) const;

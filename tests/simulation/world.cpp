@@ -8,7 +8,6 @@
 #include <set>
 #include <vector>
 
-#include "device/stream.hpp"
 #include "engine/engine.hpp"
 #include "simulation/call.hpp"
 #include "simulation/control.hpp"
@@ -53,7 +52,6 @@ struct Flight {
 /// One virtual process.
 struct Process {
   int rank = 0;
-  std::shared_ptr<CpuStream> stream = std::make_shared<CpuStream>();
   std::vector<std::shared_ptr<const Group>> groups;  // by the scenario's; none: no member
   std::deque<std::atomic<std::uint32_t>> next_sequence;
   std::vector<bool> freed;
@@ -317,13 +315,12 @@ void World::submit(Process& self, const OperationPlan& plan) {
     flight.call = std::move(before.call);
     flight.operation = std::move(before.operation);
     flight.call->reset();
-    flight.operation->renew(flight.call->in(), flight.call->out(), "", Ticks::now());
+    flight.operation->renew(flight.call->in(), flight.call->out(), "", Ticks::now(), {});
     flight.operation->set_id(id);
   } else {
     const std::size_t number = plan.group * 1000 + (differs ? 1 : 0);
     flight.call = std::make_unique<Call>(called, number, group->self.value(), group->size());
-    flight.operation =
-        flight.call->operation({group, "", self.stream, scenario_.timeout, Ticks::now()}, id);
+    flight.operation = flight.call->operation({group, "", {}, scenario_.timeout, Ticks::now()}, id);
   }
   if (scenario_.fault == Fault::kLate) judge_.note_fault(timetable_.now());
   say(self.rank, "calls " + describe(called) + ", operation " + std::to_string(sequence) +

@@ -24,15 +24,21 @@ SimTransport::SimTransport(Rank self, Network& network, Options options)
     : self_(self),
       network_(network),
       options_(options),
-      capabilities_{.name = "sim",
-                    .reorders = true,
-                    .eager_bytes_max = options.eager_bytes_max,
-                    .follows = options.follows,
-                    .follow_bytes = options.eager_bytes_max},
+      capabilities_{
+          .name = "sim", .follows = options.follows, .follow_bytes = options.eager_bytes_max},
       matcher_(static_cast<std::size_t>(network.rank_count()), options.pool) {}
 
 SimTransport::~SimTransport() {
   while (Parcel* parcel = held_.pop()) network_.release(*parcel);
+}
+
+Result<void> SimTransport::add_peer(const Member& peer, Deadline deadline) {
+  if (peer.rank.value() < 0 || peer.rank.value() >= network_.rank_count()) {
+    return Error{ErrorKind::kInvalidArgument,
+                 "argument 'peer' is rank " + std::to_string(peer.rank.value()) +
+                     ", allowed is a rank below " + std::to_string(network_.rank_count()) + "."};
+  }
+  return connect({&peer.rank, 1}, deadline);
 }
 
 Result<void> SimTransport::connect(std::span<const Rank> peers, Deadline) {

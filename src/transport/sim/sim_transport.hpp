@@ -33,6 +33,7 @@ class SimTransport final : public Transport {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   TransportCounters counters() const override { return counters_; }
+  Result<void> add_peer(const Member& peer, Deadline deadline) override;
   Result<void> connect(std::span<const Rank> peers, Deadline deadline) override;
   void post(Send& send) override;
   void post(Receive& receive) override;

@@ -223,7 +223,7 @@ TEST_F(TwoEngines, ClaimsOfOthersConcernNobody) {
 class HandingOn final : public Operation {
  public:
   HandingOn(std::shared_ptr<const Group> group, Engine* engine, std::shared_ptr<Operation> another)
-      : Operation({std::move(group), "", std::make_shared<CpuStream>(), 60s, 0}),
+      : Operation({std::move(group), "", {}, 60s, 0}),
         engine_(engine),
         another_(std::move(another)) {}
   std::optional<Rank> lost_peer() const override { return std::nullopt; }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "device/stream.hpp"
 #include "engine/collective.hpp"
 #include "engine/engine.hpp"
 #include "schedule/passes/synchronize.hpp"
@@ -61,9 +60,14 @@ class SteppedEngines : public ::testing::Test {
     auto verified = verify(synchronized(std::move(schedule)));
     EXPECT_TRUE(verified);
     CollectiveSpec spec;
-    spec.terms = {group(rank), "", std::make_shared<CpuStream>(), timeout, 1};
+    spec.terms = {group(rank), "", {}, timeout, 1};
     spec.id = {0, sequence};
-    spec.program = std::make_shared<const Program>(specialize(*verified, rank));
+    spec.device = std::make_shared<CpuDevice>();
+    Binding binding;
+    binding.program = std::make_shared<const Program>(specialize(*verified, rank));
+    auto bound = BoundProgram::bind(std::move(binding), flow_of(spec.terms.group));
+    EXPECT_TRUE(bound);
+    spec.bound = *std::move(bound);
     auto operation = std::make_shared<CollectiveOperation>(std::move(spec));
     engine(rank).submit(operation, true);
     return operation;
@@ -130,7 +134,7 @@ TEST_F(SteppedEngines, AnOperationThatRunsAgainHasItsWholeTime) {
   barrier(1, 0);
   pass(2s);
   ASSERT_TRUE(mine->finished() && mine->outcome());
-  mine->renew(nullptr, nullptr, "", 1);
+  mine->renew(nullptr, nullptr, "", 1, {});
   mine->set_id({0, 1});
   engine(0).submit(mine, true);
   pass(500ms);
