@@ -25,6 +25,9 @@ COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
 FORBIDDEN = re.compile(
     "|".join([r"/(work|root|tmp/venv|home/\w+)/", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b"])
 )
+# Time comes from base/clock.hpp, which a simulation replaces.
+CLOCK = re.compile(r"\b(?:steady|system|high_resolution)_clock\b|\bclock_gettime\b|\b__rdtscp?\b")
+CLOCK_READERS = {"src/base/clock.hpp", "src/base/ticks.hpp"}
 VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
 # These name transports of other programs.
 OTHERS_TRANSPORTS = {"python/farandole/cli/horovod.py"}
@@ -144,6 +147,16 @@ def check_words(tree: Tree) -> Iterator[str]:
         for number, line in enumerate(tree.text(path).split("\n"), 1):
             if found := FORBIDDEN.search(line):
                 yield f"{path}:{number}: {found[0]!r} has no place here"
+
+
+def check_clocks(tree: Tree) -> Iterator[str]:
+    """Only base/ reads the system's clocks."""
+    for path in tree.under("src", suffixes={".cpp", ".hpp", ".inc"}):
+        if str(path) in CLOCK_READERS:
+            continue
+        for number, line in enumerate(tree.text(path).split("\n"), 1):
+            if found := CLOCK.search(line):
+                yield f"{path}:{number}: {found[0]} is read; Clock of base/clock.hpp is allowed"
 
 
 def upward(path: str, table: dict[str, list[str]]) -> Iterator[str]:
@@ -293,6 +306,7 @@ CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_lengths,
     check_functions,
     check_words,
+    check_clocks,
     check_layers,
     check_includes,
     check_rooms,

@@ -59,6 +59,13 @@ class Engine {
   /// `transports` and `doorbell` outlive the engine.
   static std::unique_ptr<Engine> create(std::vector<Transport*> transports, Doorbell& doorbell,
                                         EngineOptions options);
+  /// The same without a progress thread: nothing happens but in turn(), so that a simulation can
+  /// run many engines on one thread. stop() does not wait for peers.
+  static std::unique_ptr<Engine> create_stepped(std::vector<Transport*> transports,
+                                                Doorbell& doorbell, EngineOptions options);
+  /// What a driver does from one sleep to the next: steps until nothing moves, and looks at the
+  /// time. Returns how long it may sleep if nothing comes.
+  Clock::duration turn();
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -179,8 +186,9 @@ class Engine {
   Error excuse_error(const Operation& operation, const Disagreement& disagreement) const;
   ProcessName culprit(Rank rank) const;
   void sleep();
+  Clock::duration quiet_time() const;
   void run();  // the progress thread
-  void end_all();
+  void end_all(Deadline patience);
   std::string process(Rank rank) const;
 
   const std::vector<Transport*> transports_;

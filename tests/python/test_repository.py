@@ -115,6 +115,8 @@ void last() {}
         ("src/base/tall.hpp", CPP + METHOD.format(body="\n" * 50), "tall.hpp:7: a function of 51"),
         ("src/base/mine.cpp", CPP + "// see /ho" + "me/me/notes\n", "has no place here"),
         ("docs/later.md", "TO" + "DO: write this\n", "has no place here"),
+        ("src/base/t.cpp", CPP + "std::chrono::steady_clock::now();\n", "steady_clock is read"),
+        ("src/upper/part/t.cpp", CPP + "clock_gettime(0, &t);\n", "clock_gettime is read"),
         ("src/base/up.cpp", CPP + '#include "upper/x.hpp"\n', "not in or below base"),
         ("src/base/top.cpp", CPP + '#include "farandole/farandole.hpp"\n', "not in or below base"),
         ("tests/unit/base/up_test.cpp", CPP + '#include "upper/x.hpp"\n', "not in or below base"),

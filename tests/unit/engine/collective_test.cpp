@@ -111,7 +111,7 @@ TEST(CollectiveOperation, SaysThatOnlyOneRankSends) {
       std::array<std::byte, 8> source{}, target{};
       CollectiveSpec spec;
       spec.terms.group = group;
-  spec.device = std::make_shared<CpuDevice>();
+      spec.device = std::make_shared<CpuDevice>();
       Binding binding;
       binding.program = std::make_shared<const Program>(specialize(*verified, rank));
       binding.in = Layout::by_counts(std::array{std::size_t{4}});

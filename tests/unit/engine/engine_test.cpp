@@ -219,5 +219,45 @@ TEST_F(TwoEngines, ClaimsOfOthersConcernNobody) {
   EXPECT_TRUE(one->outcome() && two->outcome());
 }
 
+/// An operation of one rank that hands its engine another one while it runs itself.
+class HandingOn final : public Operation {
+ public:
+  HandingOn(std::shared_ptr<const Group> group, Engine* engine, std::shared_ptr<Operation> another)
+      : Operation({std::move(group), "", {}, 60s, 0}),
+        engine_(engine),
+        another_(std::move(another)) {}
+  std::optional<Rank> lost_peer() const override { return std::nullopt; }
+  void withdraw(Farewell&) const override {}
+  bool done_by(Rank, const Farewell&) const override { return true; }
+  std::string description() const override { return "handing on"; }
+  std::string state() const override { return description(); }
+
+ private:
+  bool begin() override {
+    if (another_ != nullptr) engine_->submit(std::move(another_), true);
+    finish();
+    return true;
+  }
+  bool advance() override { return false; }
+  bool cancel() override { return true; }
+  std::uint64_t progress() const override { return 0; }
+  Engine* const engine_;
+  std::shared_ptr<Operation> another_;
+};
+
+// Goal: what is submitted while the last driver ends its own operation is run by the progress
+// thread. Method: an operation that submits another one in its only step; nobody waits for that.
+TEST_F(TwoEngines, WhatIsSubmittedToALeavingDriverRuns) {
+  for (int i = 0; i < 20; ++i) {
+    const auto group = std::make_shared<const Group>(pair());
+    const auto second = std::make_shared<HandingOn>(group, nullptr, nullptr);
+    const auto first = std::make_shared<HandingOn>(group, &engine(0), second);
+    ASSERT_TRUE(engine(0).run(*first));
+    const Deadline end = Deadline::after(20s);
+    while (!second->finished() && !end.passed()) std::this_thread::yield();
+    ASSERT_TRUE(second->finished());
+  }
+}
+
 }  // namespace
 }  // namespace farandole
