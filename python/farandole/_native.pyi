@@ -373,6 +373,7 @@ def inproc(rank_count: int, peer_memory: bool = True, transport: str = "") -> li
 
 def simulate_coordination(
     design: str,
+    *,
     rank_count: int,
     tensor_count: int = 161,
     cache_capacity: int = 1024,
@@ -384,17 +385,36 @@ def simulate_coordination(
     """messages, bytes, message_bytes_max, received_by_rank_0, rounds, seconds of each step's
     cycle, by the production controllers of all ranks (simulator/coordination.hpp)."""
 
+class Gradient:
+    """Of a training step: float32 elements, seconds until it is ready, and its group, -1: none."""
+
+    def __init__(self, *, elements: int, ready: float, group: int = -1) -> None: ...
+
 def simulate_training(
-    gradients: Sequence[tuple[int, float, int]],
+    *,
+    gradients: Sequence[Gradient],
     compute_seconds: float,
     cycle_seconds: float,
     control_seconds: float,
     fusion_threshold: int,
     allreduce_seconds: Callable[[int], float],
 ) -> dict[str, Any]:
-    """One training step. Gradients are (float32 elements, seconds until ready, group or -1);
-    `allreduce_seconds` tells what a batch of so many bytes takes. Returns seconds, exposed_seconds,
-    communication_seconds, control_seconds, cycles and batches (simulator/training.hpp)."""
+    """One training step. `allreduce_seconds` tells what a batch of so many bytes takes. Returns
+    seconds, exposed_seconds, communication_seconds, control_seconds, cycles and batches
+    (simulator/training.hpp)."""
+
+class SimulatedCall:
+    """One call of a schedule. `bytes` is of the larger side per rank; `ranks` of the network, none:
+    0, 1, ...; `start_seconds` by rank, none: 0."""
+
+    def __init__(
+        self,
+        *,
+        schedule: Schedule,
+        bytes: float,
+        ranks: Sequence[int] = (),
+        start_seconds: Sequence[float] = (),
+    ) -> None: ...
 
 class Simulator:
     """Times schedules on a machine with ranks on it (simulator/simulate.hpp). `placement`: (host,
@@ -411,7 +431,7 @@ class Simulator:
     ) -> None: ...
     def run(
         self,
-        calls: Sequence[tuple[Schedule, float, Sequence[int], Sequence[float]]],
+        calls: Sequence[SimulatedCall],
         *,
         path: str = "auto",
         slow_down: Sequence[float] = (),
@@ -419,10 +439,9 @@ class Simulator:
         skip_repeats: bool = True,
         finish: bool = False,
     ) -> dict[str, Any]:
-        """Calls at once, each (schedule, bytes of the larger side per rank, its ranks or [] for 0,
-        1, ..., start times or []). `path`: auto, events or rounds. Returns seconds, exact, path,
-        messages, bytes, stages (call, name, seconds), busiest (name, bytes, utilization), and with
-        `finish` finish_seconds by call and rank. Releases the GIL."""
+        """Calls at once. `path`: auto, events or rounds. Returns seconds, exact, path, messages,
+        bytes, stages (call, name, seconds), busiest (name, bytes, utilization), and with `finish`
+        finish_seconds by call and rank. Releases the GIL."""
 
 def simulate_schedule(
     machine: Machine,
