@@ -44,11 +44,12 @@ void wait(Request& request) {
 }
 
 /// To the end; most calls give the GIL away once.
-void run(Communicator& self, const Arguments& arguments, const CallOptions& options) {
+template <class What>
+void run(Communicator& self, const What& what, const CallOptions& options) {
   std::optional<Request> request;
   auto ended = [&]() -> Result<bool> {
     const nb::gil_scoped_release release;
-    auto started = self.start(arguments, options);
+    auto started = self.start(what, options);
     if (!started) return started.error();
     request = *std::move(started);
     return request->wait_for(kSignalInterval);
@@ -108,8 +109,7 @@ bool allreduce_plain(Communicator& self, nb::handle array, nb::handle out, Reduc
 using Messages = std::vector<Message>;
 
 void run_messages(Communicator& self, const Messages& messages, const CallOptions& options) {
-  Request request = start<std::span<const Message>>(self, messages, options);
-  wait(request);
+  run<std::span<const Message>>(self, messages, options);
 }
 
 Request start_messages(Communicator& self, const Messages& messages, const CallOptions& options) {

@@ -68,12 +68,6 @@ class MessageKind(enum.Enum):
     send = 0
     receive = 1
 
-class Memory:
-    @property
-    def pointer(self) -> int: ...
-    @property
-    def read_only(self) -> bool: ...
-
 class DLPackArray:
     @property
     def pointer(self) -> int: ...
@@ -90,8 +84,8 @@ class DLPackArray:
     def read_only(self) -> bool:
         """Known only if dlpack() was asked by `writable`."""
 
-def buffer(object: Any) -> Memory:
-    """Of a C-contiguous buffer. The caller keeps it alive."""
+def buffer(object: Any) -> tuple[int, bool]:
+    """Address and read-only flag of a C-contiguous buffer. The caller keeps it alive."""
 
 def dlpack(array: Any, writable: bool = False) -> DLPackArray | None:
     """None if the object gives no array."""

@@ -138,8 +138,8 @@ def _of_ndarray(array: np.ndarray[Any, Any], argument: str) -> Buffer:
         )
     dtype = array.dtype
     name = _NAMES.get(dtype) or _numpy_name(dtype, argument)
-    memory = _native.buffer(array)
-    return Buffer(array, memory.pointer, array.shape, array.size, name, memory.read_only, array)
+    pointer, read_only = _native.buffer(array)
+    return Buffer(array, pointer, array.shape, array.size, name, read_only, array)
 
 
 def _of_dlpack(array: Any, argument: str, writable: bool) -> Buffer:
@@ -204,7 +204,7 @@ def _of_buffer(array: Any, argument: str) -> Buffer:
         )
     name = _format_name(view, argument)
     shape = view.shape or ()
-    pointer = _native.buffer(view).pointer
+    pointer, _ = _native.buffer(view)
     return Buffer(array, pointer, shape, math.prod(shape), name, view.readonly, view)
 
 

@@ -145,7 +145,7 @@ def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
         dtype = owner.dtype if isinstance(owner, np.ndarray) else numpy_dtype(like.dtype)
         made = np.empty(shape, dtype)
         scalar = like.scalar and shape == ()
-        pointer = _native.buffer(made).pointer
+        pointer, _ = _native.buffer(made)
         return Buffer(made, pointer, shape, made.size, like.dtype, False, made, scalar)
     if out is owner and shape == like.shape and not like.read_only:
         return like

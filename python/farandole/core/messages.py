@@ -31,6 +31,7 @@ class Recv:
 
 
 _DTYPES = dict(DType.__members__)
+_SEND, _RECEIVE = MessageKind.send, MessageKind.receive  # found faster than in the Enum
 
 
 def natives(
@@ -44,10 +45,10 @@ def natives(
     allowed = f"a rank from 0 to {last}"
     for message in messages:
         if isinstance(message, Send):
-            kind, buffer = MessageKind.send, describe(message.array, "array")
+            kind, buffer = _SEND, describe(message.array, "array")
             peer = integer("dest", message.dest, allowed, 0, last)
         elif isinstance(message, Recv):
-            kind, buffer = MessageKind.receive, describe(message.out, "out", True)
+            kind, buffer = _RECEIVE, describe(message.out, "out", True)
             peer = integer("source", message.source, allowed, 0, last)
             received.append(buffer.owner)
         else:
