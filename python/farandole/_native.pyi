@@ -476,18 +476,39 @@ class Schedule:
         source, target, operand (each None or (buffer, first, count, shape) with buffer "in",
         "out" or "scratch"), incoming_first, after_previous."""
 
+class Link:
+    """Between two nodes of a machine, by their numbers."""
+
+    def __init__(
+        self,
+        *,
+        ends: tuple[int, int],
+        bytes_per_second: float,
+        half_duplex: bool = False,
+        latency: float = 0.0,
+    ) -> None: ...
+    @property
+    def ends(self) -> tuple[int, int]: ...
+    @property
+    def bytes_per_second(self) -> float:
+        """Of each direction, or, if half_duplex, of both together."""
+    @property
+    def half_duplex(self) -> bool: ...
+    @property
+    def latency(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+
 class Machine:
-    """A description of a machine (model/machine.hpp). A node is (name, kind), a link (from, to,
-    bytes_per_second, half_duplex, latency), a hop's cost the fields of HopCost, with ring_rates as
-    {(ring_size, stride): bytes_per_second}. Seconds and bytes per second. Raises
-    InvalidArgumentError, whose text begins with the field that is wrong."""
+    """A description of a machine (model/machine.hpp). A node is (name, kind), a hop's cost the
+    fields of HopCost, with ring_rates as {(ring_size, stride): bytes_per_second}. Seconds and bytes
+    per second. Raises InvalidArgumentError, whose text begins with the field that is wrong."""
 
     def __init__(
         self,
         *,
         name: str,
         nodes: list[tuple[str, str]],
-        links: list[tuple[int, int, float, bool, float]],
+        links: Sequence[Link],
         devices: list[int],
         nic_of: list[int] = ...,
         hosts: int = 1,
@@ -506,7 +527,7 @@ class Machine:
     @property
     def nodes(self) -> list[tuple[str, str]]: ...
     @property
-    def links(self) -> list[tuple[int, int, float, bool, float]]: ...
+    def links(self) -> list[Link]: ...
     @property
     def devices(self) -> list[int]: ...
     @property
@@ -539,6 +560,7 @@ def plan(
     collective: str,
     bytes: float,
     rank_count: int,
+    *,
     ranks_per_host: int = 0,
     factor_max: int = 0,
     hierarchies: int = 4,
@@ -552,7 +574,7 @@ def plan(
     """
 
 def choose(
-    machine: Machine, collective: str, bytes: float, rank_count: int, ranks_per_host: int = 0
+    machine: Machine, collective: str, bytes: float, rank_count: int, *, ranks_per_host: int = 0
 ) -> str:
     """The algorithm that a call would take."""
 
@@ -562,6 +584,7 @@ def predict(
     algorithm: str,
     bytes: float,
     rank_count: int,
+    *,
     ranks_per_host: int = 0,
 ) -> dict[str, Any]:
     """One algorithm, as in `plan`."""

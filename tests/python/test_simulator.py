@@ -19,7 +19,7 @@ def crossbar(hosts: int, ring_rates: dict[tuple[int, int], float] | None = None)
     return _native.Machine(
         name="crossbar",
         nodes=[("gpu", "gpu"), ("nic", "nic")],
-        links=[(0, 1, 1e18, False, 0.0)],
+        links=[_native.Link(ends=(0, 1), bytes_per_second=1e18)],
         devices=[0],
         nic_of=[1],
         hosts=hosts,

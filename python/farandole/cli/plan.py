@@ -68,7 +68,7 @@ def plan(
         collective,
         size_bytes,
         rank_count,
-        ranks_per_host,
+        ranks_per_host=ranks_per_host,
         factor_max=factor_max,
         exhaustive=exhaustive,
         hierarchies=_SHOWN,
