@@ -81,7 +81,7 @@ def said(
     deterministic: bool = False,
 ) -> CallOptions:
     """What a call says beyond its arrays; InvalidArgumentError naming the argument at fault."""
-    plain = algorithm is None and name is None and deterministic is False
+    plain = name is None and algorithm is None and deterministic is False
     if plain and type(factor) is float and factor == 1.0:
         return DEFAULTS
     try:

@@ -22,7 +22,8 @@ struct Told {
   bool has_error = false;
 };
 
-/// Takes the first call only: a second one throws, which ends the process.
+/// Takes the first call only: a second one throws, which ends the process. It outlives the ranks,
+/// since the library's thread may still be in the call when wait() returns.
 class Completion {
  public:
   static void call(void* data, farandole_status status, const farandole_error* error) {
@@ -69,10 +70,11 @@ farandole_communicator* copy_of(farandole_communicator* world) {
 // where nobody waits; then both ask about what has ended.
 TEST(AbiCompletions, AreCalledOnce) {
   std::promise<void> asked;
+  Completion completions[2][3];
   on_ranks(2, [&](farandole_communicator* world) {
     if (rank_of(world) == 1) asked.get_future().wait();
     farandole_request* const request = start_barrier(world);
-    Completion first, second, late;
+    auto& [first, second, late] = completions[rank_of(world)];
     expect_ok(farandole_on_complete(request, &Completion::call, &first));
     expect_ok(farandole_on_complete(request, &Completion::call, &second));
     farandole_request* waited = nullptr;
@@ -99,12 +101,12 @@ TEST(AbiCompletions, AreCalledOnce) {
 // Method: rank 1 never takes part, and ends the communicator; the world works afterwards.
 TEST(AbiCompletions, TellWhoAborted) {
   std::promise<void> started;
+  Completion completion, late;
   on_ranks(2, [&](farandole_communicator* world) {
     farandole_communicator* const comm = copy_of(world);
     const bool waits = rank_of(world) == 0;
     if (waits) {
       farandole_request* const request = start_barrier(comm);
-      Completion completion;
       expect_ok(farandole_on_complete(request, &Completion::call, &completion));
       started.set_value();
       const Told told = completion.wait();
@@ -114,7 +116,6 @@ TEST(AbiCompletions, TellWhoAborted) {
       expect_failure(farandole_wait(request), FARANDOLE_ABORTED, "the plugin stops");
       EXPECT_EQ(farandole_last_error()->failed_rank, 1);
       expect_failure(farandole_wait(nullptr), FARANDOLE_INVALID_ARGUMENT, "'request' is null");
-      Completion late;
       expect_ok(farandole_on_complete(request, &Completion::call, &late));
       EXPECT_EQ(late.wait().status, FARANDOLE_ABORTED);
       EXPECT_EQ(last_message(), "farandole_wait: argument 'request' is null, allowed is a request.")
