@@ -151,12 +151,12 @@ void bind_planner(nb::module_& module) {
   module.def("chain_order", &chain_order_of_links, "links"_a, "root"_a);
   module.def("chain_order_of_tree", &chain_order_of_tree, "parent"_a, "node_of"_a, "root"_a);
   module.def("plan", &plan_for, "machine"_a, "collective"_a, "bytes"_a, "rank_count"_a,
-             "ranks_per_host"_a = 0, "factor_max"_a = 0, "hierarchies"_a = 4,
+             nb::kw_only(), "ranks_per_host"_a = 0, "factor_max"_a = 0, "hierarchies"_a = 4,
              "exhaustive"_a = false, "rings_only"_a = false);
   module.def("choose", &choose_for, "machine"_a, "collective"_a, "bytes"_a, "rank_count"_a,
-             "ranks_per_host"_a = 0);
+             nb::kw_only(), "ranks_per_host"_a = 0);
   module.def("predict", &predict_one, "machine"_a, "collective"_a, "algorithm"_a, "bytes"_a,
-             "rank_count"_a, "ranks_per_host"_a = 0);
+             "rank_count"_a, nb::kw_only(), "ranks_per_host"_a = 0);
   module.def("factorizations", &factorizations, "number"_a, "factor_max"_a = 0);
   module.def("default_machine", &assumed_machine, "ranks_per_host"_a, "hosts"_a,
              "transport"_a = "auto", "cores"_a = 0);

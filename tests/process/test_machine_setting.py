@@ -48,7 +48,7 @@ if os.environ["FARANDOLE_RANK"] != "0":
     os.environ["FARANDOLE_MACHINE"] = sys.argv[1]
 import farandole
 farandole.init()
-allreduce = farandole._native.COLLECTIVES.index("allreduce")
+allreduce = farandole._native.Collective.allreduce
 name = farandole.context().world.algorithm(allreduce, {BYTES})
 farandole.allreduce(np.ones({BYTES // 4}, np.float32))
 took = [plan.split()[1] for plan in farandole.statistics()["plans"] if "allreduce" in plan]

@@ -122,7 +122,8 @@ def test_simulated_times_are_apart(tmp_path: Path) -> None:
     schedule = _native.Schedule.build("allreduce", row["algorithm"], 16)
     places = [(rank // 2, rank % 2) for rank in range(16)]
     simulator = _native.Simulator(machines.load("abci").machine(), 16, places)
-    assert row["seconds"] == simulator.run([(schedule, 2**20, [], [])])["seconds"]
+    call = _native.SimulatedCall(schedule=schedule, bytes=2**20)
+    assert row["seconds"] == simulator.run([call])["seconds"]
     assert report.time_text(row["seconds"]) in simulated
 
 

@@ -68,7 +68,7 @@ def plan(
         collective,
         size_bytes,
         rank_count,
-        ranks_per_host,
+        ranks_per_host=ranks_per_host,
         factor_max=factor_max,
         exhaustive=exhaustive,
         hierarchies=_SHOWN,
@@ -116,7 +116,8 @@ def _simulate(machine: _native.Machine, found: Mapping[str, Any]) -> list[dict[s
         try:
             schedule = _native.Schedule.build(found["collective"], row["algorithm"], ranks)
             simulator = _native.Simulator(machine, ranks, placement)
-            result = simulator.run([(schedule, found["bytes"], [], [])])
+            call = _native.SimulatedCall(schedule=schedule, bytes=found["bytes"])
+            result = simulator.run([call])
             row["seconds"] = result["seconds"]
             row["note"] = "" if result["exact"] else "by rounds, which is not exact here"
         except FarandoleError as error:

@@ -84,7 +84,13 @@ class Tuner:
                     yield self._choose(collective, count, size_bytes)
 
     def _choose(self, collective: str, count: int, size_bytes: int) -> Choice:
-        plans = _native.plan(self._machine, collective, size_bytes, self._world.size, self._local)
+        plans = _native.plan(
+            self._machine,
+            collective,
+            size_bytes,
+            self._world.size,
+            ranks_per_host=self._local,
+        )
         model = next(plan["algorithm"] for plan in plans if plan["chosen"])
         tried = candidates(plans, size_bytes)
         samples: dict[str, list[float]] = {plan["algorithm"]: [] for plan in tried}
