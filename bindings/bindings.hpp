@@ -30,8 +30,15 @@ T take(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-/// Raises unless 0 <= given < count.
-void check_index(const char* argument, int given, int count);
+/// What `make` gives, which runs without the GIL, since it waits for other ranks.
+template <class Make>
+auto together(Make&& make) {
+  auto made = [&] {
+    const nanobind::gil_scoped_release release;
+    return make();
+  }();
+  return take(std::move(made));
+}
 
 /// Context::from_job() without the GIL, and with it where a Python store is called.
 std::unique_ptr<Context> from_job(const Job& job);
@@ -52,13 +59,15 @@ inline std::chrono::milliseconds milliseconds(double seconds) {
 // Between two looks at Python's pending signals.
 inline constexpr auto kSignalInterval = std::chrono::milliseconds(100);
 
+void bind_types(nanobind::module_& module);     // the enums; before all that takes them
 void bind_reduce(nanobind::module_& module);    // src/reduce
 void bind_schedule(nanobind::module_& module);  // src/schedule, src/algorithms
 void bind_model(nanobind::module_& module);     // src/model
 void bind_planner(nanobind::module_& module);   // src/planner
 void bind_job(nanobind::module_& module);       // stores and jobs; before the context
 void bind_completions(nanobind::module_& module, nanobind::class_<Request>& request);
-void bind_context(nanobind::module_& module);  // src/frontend
+void bind_communicator(nanobind::module_& module);  // requests, calls; before the context
+void bind_context(nanobind::module_& module);       // src/frontend
 void bind_coordinator(nanobind::module_& module);
 void bind_simulator(nanobind::module_& module);  // src/simulator
 

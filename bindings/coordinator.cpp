@@ -5,14 +5,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings.hpp"
@@ -22,38 +22,45 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-/// Factors before and after a reduction, and whether an average leaves out joined ranks.
-using Scaling = std::tuple<double, double, bool>;
-/// Name, collective, reduction, adasum, dtype, shape, root, scaling, splits, address of the input
-/// and of the output.
-using CallTuple = std::tuple<std::string, int, int, bool, int, std::vector<std::int64_t>, int,
-                             Scaling, std::vector<std::int64_t>, std::uintptr_t, std::uintptr_t>;
-
-TensorCall make_call(const CallTuple& tuple) {
-  const auto& [name, collective, reduction, adasum, dtype, shape, root, scaling, splits, in, out] =
-      tuple;
-  check_index("collective", collective, kCollectiveCount);
-  check_index("reduction", reduction, kReductionCount);
-  check_index("dtype", dtype, kDTypeCount);
-  return {.name = name,
-          .collective = static_cast<Collective>(collective),
-          .reduction = static_cast<Reduction>(reduction),
-          .adasum = adasum,
-          .dtype = static_cast<DType>(dtype),
-          .shape = shape,
-          .root = Rank{root},
-          .prescale = std::get<0>(scaling),
-          .postscale = std::get<1>(scaling),
-          .leaves_out_joined = std::get<2>(scaling),
-          .splits = splits,
-          .in = reinterpret_cast<const void*>(in),
-          .out = reinterpret_cast<void*>(out)};
+void make_call(TensorCall* self, std::string name, Collective collective, Reduction reduction,
+               bool adasum, DType dtype, std::vector<std::int64_t> shape, int root, double prescale,
+               double postscale, bool leaves_out_joined, std::vector<std::int64_t> splits,
+               std::uintptr_t input, std::uintptr_t output) {
+  new (self) TensorCall{.name = std::move(name),
+                        .collective = collective,
+                        .reduction = reduction,
+                        .adasum = adasum,
+                        .dtype = dtype,
+                        .shape = std::move(shape),
+                        .root = Rank{root},
+                        .prescale = prescale,
+                        .postscale = postscale,
+                        .leaves_out_joined = leaves_out_joined,
+                        .splits = std::move(splits),
+                        .in = reinterpret_cast<const void*>(input),
+                        .out = reinterpret_cast<void*>(output)};
 }
 
-std::vector<Submission> submit(Coordinator& self, const std::vector<CallTuple>& tuples,
+void bind_call(nb::module_& module) {
+  using namespace nb::literals;
+  using Lengths = std::vector<std::int64_t>;
+  const TensorCall other;
+  nb::class_<TensorCall>(module, "TensorCall")
+      .def("__init__", &make_call, nb::kw_only(), "name"_a, "collective"_a.noconvert(),
+           "reduction"_a.noconvert() = other.reduction, "adasum"_a = other.adasum,
+           "dtype"_a.noconvert() = DType::kUInt8, "shape"_a = Lengths{}, "root"_a = 0,
+           "prescale"_a = other.prescale, "postscale"_a = other.postscale,
+           "leaves_out_joined"_a = other.leaves_out_joined, "splits"_a = Lengths{}, "input"_a = 0,
+           "output"_a = 0)
+      .def_prop_ro("input",
+                   [](const TensorCall& self) { return reinterpret_cast<std::uintptr_t>(self.in); })
+      .def_prop_ro("output", [](const TensorCall& self) {
+        return reinterpret_cast<std::uintptr_t>(self.out);
+      });
+}
+
+std::vector<Submission> submit(Coordinator& self, std::vector<TensorCall> calls,
                                const std::string& group) {
-  std::vector<TensorCall> calls;
-  for (const CallTuple& tuple : tuples) calls.push_back(make_call(tuple));
   auto submitted = [&] {
     const nb::gil_scoped_release release;
     return self.submit(std::move(calls), group);
@@ -148,10 +155,12 @@ void bind_coordinator(nb::module_& module) {
       .def_prop_ro("rows", [](const Submission& self) { return self.rows(); })
       .def_prop_ro("last_joined",
                    [](const Submission& self) { return self.last_joined().value(); });
+  bind_call(module);
   nb::class_<Coordinator>(module, "Coordinator")
-      .def_static("create", &create, "context"_a, "communicator"_a, "cycle_time"_a = nb::none(),
-                  "fusion_threshold"_a = nb::none(), "cache_capacity"_a = nb::none(),
-                  "stall_warning"_a = nb::none(), "stall_shutdown"_a = nb::none())
+      .def_static("create", &create, "context"_a, "communicator"_a, nb::kw_only(),
+                  "cycle_time"_a = nb::none(), "fusion_threshold"_a = nb::none(),
+                  "cache_capacity"_a = nb::none(), "stall_warning"_a = nb::none(),
+                  "stall_shutdown"_a = nb::none())
       .def("submit", &submit, "calls"_a, "group"_a = "")
       .def("join", [](Coordinator& self) { return take(self.join()); })
       .def(
@@ -159,7 +168,7 @@ void bind_coordinator(nb::module_& module) {
           [](Coordinator& self, double cycle_time, std::size_t fusion_threshold, int size_shift) {
             take(self.configure(nanoseconds(cycle_time), Bytes{fusion_threshold}, size_shift));
           },
-          "cycle_time"_a, "fusion_threshold"_a, "size_shift"_a)
+          nb::kw_only(), "cycle_time"_a, "fusion_threshold"_a, "size_shift"_a)
       .def("close", &Coordinator::close, nb::call_guard<nb::gil_scoped_release>())
       .def("options", &options)
       .def("statistics", &statistics);

@@ -4,7 +4,6 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -13,7 +12,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,9 +25,10 @@ namespace {
 
 constexpr const char* kKindNames[] = {"cpu", "gpu", "memory", "switch", "nic"};  // as Machine::Kind
 
-using NodeTuple = std::pair<std::string, std::string>;                           // name, kind
-using LinkTuple = std::tuple<std::int32_t, std::int32_t, double, bool, double>;  // as Link
-using RingKey = std::pair<std::int64_t, std::int64_t>;                           // size, stride
+using NodeTuple = std::pair<std::string, std::string>;  // name, kind
+using Link = Machine::Link;
+using Ends = std::pair<std::int32_t, std::int32_t>;     // nodes
+using RingKey = std::pair<std::int64_t, std::int64_t>;  // size, stride
 using HopTable = std::map<std::string, nb::dict>;
 
 template <class Names>
@@ -80,7 +79,7 @@ nb::dict cost_dict(const HopCost& cost) {
 }
 
 void make(Machine* self, std::string name, const std::vector<NodeTuple>& nodes,
-          const std::vector<LinkTuple>& links, std::vector<std::int32_t> devices,
+          std::vector<Link> links, std::vector<std::int32_t> devices,
           std::vector<std::int32_t> nic_of, std::int64_t hosts, double nic_bytes_per_second,
           double nic_latency, std::int64_t hosts_per_rack, std::int64_t uplinks,
           double uplink_bytes_per_second, double uplink_latency, const HopTable& hops,
@@ -91,9 +90,7 @@ void make(Machine* self, std::string name, const std::vector<NodeTuple>& nodes,
     machine.nodes.push_back(
         {node, static_cast<Machine::Kind>(find_name("nodes.kind", kind, kKindNames))});
   }
-  for (const auto& [from, to, bytes_per_second, half_duplex, latency] : links) {
-    machine.links.push_back({from, to, bytes_per_second, half_duplex, latency});
-  }
+  machine.links = std::move(links);
   machine.devices = std::move(devices);
   machine.nic_of = std::move(nic_of);
   machine.hosts = hosts;
@@ -120,20 +117,28 @@ std::vector<NodeTuple> nodes_of(const Machine& machine) {
   return rows;
 }
 
-std::vector<LinkTuple> links_of(const Machine& machine) {
-  std::vector<LinkTuple> rows;
-  for (const auto& link : machine.links) {
-    rows.emplace_back(link.from, link.to, link.bytes_per_second, link.half_duplex, link.latency);
-  }
-  return rows;
-}
-
 nb::dict hops_of(const Machine& machine) {
   nb::dict rows;
   for (std::size_t hop = 0; hop < kHopCount; ++hop) {
     rows[kHopNames[hop]] = cost_dict(machine.hops[hop]);
   }
   return rows;
+}
+
+void bind_link(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<Link>(module, "Link")
+      .def(
+          "__init__",
+          [](Link* self, Ends ends, double bytes_per_second, bool half_duplex, double latency) {
+            new (self) Link{ends.first, ends.second, bytes_per_second, half_duplex, latency};
+          },
+          nb::kw_only(), "ends"_a, "bytes_per_second"_a, "half_duplex"_a = false, "latency"_a = 0.0)
+      .def_prop_ro("ends", [](const Link& self) { return Ends(self.from, self.to); })
+      .def_ro("bytes_per_second", &Link::bytes_per_second)
+      .def_ro("half_duplex", &Link::half_duplex)
+      .def_ro("latency", &Link::latency)
+      .def("__eq__", [](const Link& a, const Link& b) { return a == b; });
 }
 
 }  // namespace
@@ -146,6 +151,7 @@ void bind_model(nb::module_& module) {
   nb::list hops;
   for (const char* hop : kHopNames) hops.append(hop);
   module.attr("HOPS") = hops;
+  bind_link(module);
   nb::class_<Machine>(module, "Machine")
       .def("__init__", &make, nb::kw_only(), "name"_a, "nodes"_a, "links"_a, "devices"_a,
            "nic_of"_a = std::vector<std::int32_t>{}, "hosts"_a = 1, "nic_bytes_per_second"_a = 0.0,
@@ -154,7 +160,7 @@ void bind_model(nb::module_& module) {
            "reduce_seconds_per_byte"_a = 0.0, "copy_seconds_per_byte"_a = 0.0)
       .def_ro("name", &Machine::name)
       .def_prop_ro("nodes", &nodes_of)
-      .def_prop_ro("links", &links_of)
+      .def_ro("links", &Machine::links)
       .def_ro("devices", &Machine::devices)
       .def_ro("nic_of", &Machine::nic_of)
       .def_ro("hosts", &Machine::hosts)

@@ -26,16 +26,6 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-template <class Enum>
-nb::list names(int count) {
-  nb::list list;
-  for (int i = 0; i < count; ++i) {
-    const std::string_view text = name(static_cast<Enum>(i));
-    list.append(nb::str(text.data(), text.size()));
-  }
-  return list;
-}
-
 nb::str text(std::string_view view) {
   return nb::str(view.data(), view.size());
 }
@@ -169,9 +159,6 @@ NB_MODULE(_native, module) {
   // A script's arrays and gradients in library memory are often still alive when Python exits.
   nb::set_leak_warnings(false);
   find_error_classes();
-  module.attr("DTYPES") = names<farandole::DType>(farandole::kDTypeCount);
-  module.attr("REDUCTIONS") = names<farandole::Reduction>(farandole::kReductionCount);
-  module.attr("COLLECTIVES") = names<farandole::Collective>(farandole::kCollectiveCount);
   module.attr("VERSION") = FARANDOLE_VERSION;
   module.def("settings", &settings_table);
   module.def("unknown_settings", &farandole::unknown_settings);
@@ -179,11 +166,13 @@ NB_MODULE(_native, module) {
   module.def("starters", &starters_table);
   module.def("started_by", &started_by, nb::arg("environment"));
   module.def("copy_to_memory", &copy_all_to_memory, nb::arg("copies"));
+  bind_types(module);
   bind_reduce(module);
   bind_schedule(module);
   bind_model(module);
   bind_planner(module);
   bind_job(module);
+  bind_communicator(module);
   bind_context(module);
   bind_coordinator(module);
   bind_simulator(module);

@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
@@ -11,11 +12,12 @@
 #include <vector>
 
 #include "bindings.hpp"
+#include "frontend/transports.hpp"
 #include "planner/chain_order.hpp"
-#include "planner/default_machine.hpp"
 #include "planner/factorizations.hpp"
 #include "planner/plan.hpp"
 #include "planner/tuning.hpp"
+#include "transport/registry.hpp"
 
 namespace nb = nanobind;
 
@@ -125,7 +127,21 @@ nb::dict predict_one(const Machine& machine, const std::string& collective,
 
 /// Reads a tuning file's text and writes it again, one line per entry.
 std::string checked_tuning(const std::string& text, const std::string& file) {
-  return to_text(take(parse_tuning(text, file)));
+  return to_text(take(parse_tuning(text, file, transport_names())));
+}
+
+/// What FARANDOLE_TRANSPORT chooses from: name, summary, and whether ranks meet in memory.
+nb::list transport_rows() {
+  nb::list rows;
+  for (const TransportRow& row : transports()) {
+    if (row.threads != nullptr) continue;
+    rows.append(nb::make_tuple(row.name, row.summary, row.cost({}).through_memory));
+  }
+  return rows;
+}
+
+std::string tuning_name_for(const std::string& transport, bool same_host) {
+  return std::string(transport_for(transport, same_host).tuning_name);
 }
 
 }  // namespace
@@ -135,15 +151,17 @@ void bind_planner(nb::module_& module) {
   module.def("chain_order", &chain_order_of_links, "links"_a, "root"_a);
   module.def("chain_order_of_tree", &chain_order_of_tree, "parent"_a, "node_of"_a, "root"_a);
   module.def("plan", &plan_for, "machine"_a, "collective"_a, "bytes"_a, "rank_count"_a,
-             "ranks_per_host"_a = 0, "factor_max"_a = 0, "hierarchies"_a = 4,
+             nb::kw_only(), "ranks_per_host"_a = 0, "factor_max"_a = 0, "hierarchies"_a = 4,
              "exhaustive"_a = false, "rings_only"_a = false);
   module.def("choose", &choose_for, "machine"_a, "collective"_a, "bytes"_a, "rank_count"_a,
-             "ranks_per_host"_a = 0);
+             nb::kw_only(), "ranks_per_host"_a = 0);
   module.def("predict", &predict_one, "machine"_a, "collective"_a, "algorithm"_a, "bytes"_a,
-             "rank_count"_a, "ranks_per_host"_a = 0);
+             "rank_count"_a, nb::kw_only(), "ranks_per_host"_a = 0);
   module.def("factorizations", &factorizations, "number"_a, "factor_max"_a = 0);
-  module.def("default_machine", &default_machine, "ranks_per_host"_a, "hosts"_a, "shared_memory"_a,
-             "cores"_a = 0);
+  module.def("default_machine", &assumed_machine, "ranks_per_host"_a, "hosts"_a,
+             "transport"_a = "auto", "cores"_a = 0);
+  module.def("transports", &transport_rows);
+  module.def("transport_for", &tuning_name_for, "transport"_a, "same_host"_a);
   module.def("check_tuning", &checked_tuning, "text"_a, "file"_a);
 }
 

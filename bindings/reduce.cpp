@@ -14,12 +14,9 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-void reduce_into(std::uintptr_t target, std::uintptr_t source, std::uint64_t count, int dtype,
-                 int reduction) {
-  check_index("dtype", dtype, kDTypeCount);
-  check_index("reduction", reduction, kReductionCount);
-  const ReduceKernel kernel =
-      take(find_kernel(static_cast<DType>(dtype), static_cast<Reduction>(reduction)));
+void reduce_into(std::uintptr_t target, std::uintptr_t source, std::uint64_t count, DType dtype,
+                 Reduction reduction) {
+  const ReduceKernel kernel = take(find_kernel(dtype, reduction));
   const nb::gil_scoped_release release;
   auto* into = reinterpret_cast<std::byte*>(target);
   kernel(into, into, reinterpret_cast<const std::byte*>(source), Count{count});
@@ -29,8 +26,8 @@ void reduce_into(std::uintptr_t target, std::uintptr_t source, std::uint64_t cou
 
 void bind_reduce(nb::module_& module) {
   using namespace nb::literals;
-  module.def("reduce_into", &reduce_into, "target"_a, "source"_a, "count"_a, "dtype"_a,
-             "reduction"_a);
+  module.def("reduce_into", &reduce_into, nb::kw_only(), "target"_a, "source"_a, "count"_a,
+             "dtype"_a.noconvert(), "reduction"_a.noconvert());
 }
 
 }  // namespace farandole::bindings

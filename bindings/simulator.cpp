@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 #include <exception>
 #include <iterator>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings.hpp"
@@ -111,26 +110,13 @@ nb::dict report(const Simulation& simulation, bool finish) {
   return result;
 }
 
-// Calls are tuples (schedule, bytes, ranks, start_seconds).
-nb::dict run_calls(Simulator& simulator, const nb::list& given, const std::string& path,
-                   std::vector<double> slow_down, std::size_t busiest_links, bool skip_repeats,
-                   bool finish) {
+nb::dict run_calls(Simulator& simulator, const std::vector<SimulatedCall>& calls,
+                   const std::string& path, std::vector<double> slow_down,
+                   std::size_t busiest_links, bool skip_repeats, bool finish) {
   SimulationOptions options{.path = value_of<SimulationPath>("path", path, kSimulationPathNames),
                             .slow_down = std::move(slow_down),
                             .busiest_links = busiest_links,
                             .skip_repeats = skip_repeats};
-  std::vector<SimulatedCall> calls;
-  for (const nb::handle row : given) {
-    const auto fields = nb::cast<nb::tuple>(row);
-    if (fields.size() != 4) {
-      raise({ErrorKind::kInvalidArgument,
-             "argument 'calls' holds a tuple of " + std::to_string(fields.size()) +
-                 ", allowed are (schedule, bytes, ranks, start_seconds)."});
-    }
-    calls.push_back({&nb::cast<const Schedule&>(fields[0]), nb::cast<double>(fields[1]),
-                     nb::cast<std::vector<std::int32_t>>(fields[2]),
-                     nb::cast<std::vector<double>>(fields[3])});
-  }
   auto simulated = [&] {
     const nb::gil_scoped_release release;
     return simulator.run(calls, options);
@@ -138,25 +124,26 @@ nb::dict run_calls(Simulator& simulator, const nb::list& given, const std::strin
   return report(take(std::move(simulated)), finish);
 }
 
-nb::dict simulate_schedule(const Machine& machine, const nb::object& schedule, double bytes,
+nb::dict simulate_schedule(const Machine& machine, const Schedule& schedule, double bytes,
                            const std::string& path, const std::string& routing,
                            std::uint64_t seed) {
-  const std::int64_t rank_count = nb::cast<const Schedule&>(schedule).rank_count;
-  Simulator simulator = make_simulator(machine, rank_count, {}, routing, seed);
-  nb::list calls;
-  calls.append(nb::make_tuple(schedule, bytes, nb::list(), nb::list()));
-  return run_calls(simulator, calls, path, {}, SimulationOptions{}.busiest_links, true, false);
+  Simulator simulator = make_simulator(machine, schedule.rank_count, {}, routing, seed);
+  return run_calls(simulator, {{&schedule, bytes, {}, {}}}, path, {},
+                   SimulationOptions{}.busiest_links, true, false);
 }
 
-using GradientTuple = std::tuple<std::uint64_t, double, std::int32_t>;  // elements, ready, group
+void make_simulated_call(SimulatedCall* self, const Schedule& schedule, double bytes,
+                         std::vector<std::int32_t> ranks, std::vector<double> start_seconds) {
+  new (self) SimulatedCall{&schedule, bytes, std::move(ranks), std::move(start_seconds)};
+}
 
-nb::dict train(const std::vector<GradientTuple>& gradients, double compute_seconds,
-               double cycle_seconds, double control_seconds, std::uint64_t fusion_threshold,
+using Gradient = TrainingScenario::Gradient;
+
+nb::dict train(const std::vector<Gradient>& gradients, double compute_seconds, double cycle_seconds,
+               double control_seconds, std::uint64_t fusion_threshold,
                const nb::callable& allreduce_seconds) {
   TrainingScenario scenario;
-  for (const auto& [elements, ready, group] : gradients) {
-    scenario.gradients.push_back({elements, ready, group});
-  }
+  scenario.gradients = gradients;
   scenario.compute_seconds = compute_seconds;
   scenario.cycle_seconds = cycle_seconds;
   scenario.control_seconds = control_seconds;
@@ -188,6 +175,17 @@ nb::dict train(const std::vector<GradientTuple>& gradients, double compute_secon
 
 void bind_simulator(nb::module_& module) {
   using namespace nb::literals;
+  nb::class_<SimulatedCall>(module, "SimulatedCall")
+      .def("__init__", &make_simulated_call, nb::kw_only(), "schedule"_a, "bytes"_a,
+           "ranks"_a = std::vector<std::int32_t>{}, "start_seconds"_a = std::vector<double>{},
+           nb::keep_alive<1, 2>());
+  nb::class_<Gradient>(module, "Gradient")
+      .def(
+          "__init__",
+          [](Gradient* self, std::uint64_t elements, double ready, std::int32_t group) {
+            new (self) Gradient{elements, ready, group};
+          },
+          nb::kw_only(), "elements"_a, "ready"_a, "group"_a = -1);
   nb::class_<Simulator>(module, "Simulator")
       .def(
           "__init__",
@@ -203,11 +201,11 @@ void bind_simulator(nb::module_& module) {
            "skip_repeats"_a = true, "finish"_a = false);
   module.def("simulate_schedule", &simulate_schedule, "machine"_a, "schedule"_a, "bytes"_a,
              nb::kw_only(), "path"_a = "auto", "routing"_a = "static_hash", "seed"_a = 0);
-  module.def("simulate_training", &train, "gradients"_a, "compute_seconds"_a, "cycle_seconds"_a,
-             "control_seconds"_a, "fusion_threshold"_a, "allreduce_seconds"_a);
-  module.def("simulate_coordination", &simulate, "design"_a, "rank_count"_a, "tensor_count"_a = 161,
-             "cache_capacity"_a = 1024, "step_count"_a = 2, "latency_us"_a = 2.0,
-             "overhead_us"_a = 1.0, "bytes_per_us"_a = 10'000.0);
+  module.def("simulate_training", &train, nb::kw_only(), "gradients"_a, "compute_seconds"_a,
+             "cycle_seconds"_a, "control_seconds"_a, "fusion_threshold"_a, "allreduce_seconds"_a);
+  module.def("simulate_coordination", &simulate, "design"_a, nb::kw_only(), "rank_count"_a,
+             "tensor_count"_a = 161, "cache_capacity"_a = 1024, "step_count"_a = 2,
+             "latency_us"_a = 2.0, "overhead_us"_a = 1.0, "bytes_per_us"_a = 10'000.0);
 }
 
 }  // namespace farandole::bindings

@@ -16,6 +16,8 @@ from pathlib import Path, PurePosixPath
 NOTICE = ["Copyright The Farandole Authors", "SPDX-License-Identifier: Apache-2.0"]
 LINE_LENGTH_MAX = 100
 LINE_COUNT_MAX = 800
+SOURCE_LINE_COUNT_MAX = 450  # of a file in src/
+FUNCTION_LINE_COUNT_MAX = 50  # in src/, from the signature to the closing brace
 CODE = {".c", ".h", ".cpp", ".hpp", ".inc", ".py", ".pyi"}
 COMMENTED = CODE | {".cmake", ".toml", ".yaml", ".yml", ".sh"}
 COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
@@ -23,9 +25,14 @@ COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
 FORBIDDEN = re.compile(
     "|".join([r"/(work|root|tmp/venv|home/\w+)/", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b"])
 )
+# Time comes from base/clock.hpp, which a simulation replaces.
+CLOCK = re.compile(r"\b(?:steady|system|high_resolution)_clock\b|\bclock_gettime\b|\b__rdtscp?\b")
+CLOCK_READERS = {"src/base/clock.hpp", "src/base/ticks.hpp"}
 VARIABLE = re.compile(r"\bFARANDOLE_[A-Z][A-Z0-9_]*\b")
+# These name transports of other programs.
+OTHERS_TRANSPORTS = {"python/farandole/cli/horovod.py"}
 # Whoever includes these depends on no layer.
-VOCABULARY = {f"farandole/{name}.hpp" for name in ("types", "result", "job", "store")}
+VOCABULARY = {f"farandole/{name}.hpp" for name in ("types", "result", "device", "job", "store")}
 # The layer that implements the other headers of include/; those above it may include them too.
 FRONTEND = "frontend"
 # Its constants look like variables of the environment.
@@ -71,11 +78,66 @@ def check_lengths(tree: Tree) -> Iterator[str]:
         if path.suffix not in COMMENTED and path.name not in COMMENTED_NAMES:
             continue
         lines = tree.text(path).split("\n")
-        if len(lines) > LINE_COUNT_MAX and path.suffix in CODE:
-            yield f"{path}: {len(lines)} lines, at most {LINE_COUNT_MAX} are allowed"
+        most = SOURCE_LINE_COUNT_MAX if path.parts[0] == "src" else LINE_COUNT_MAX
+        count = len(lines) - (lines[-1] == "")
+        if count > most and path.suffix in CODE:
+            yield f"{path}: {count} lines, at most {most} are allowed"
         for number, line in enumerate(lines, 1):
             if len(line) > LINE_LENGTH_MAX:
                 yield f"{path}:{number}: {len(line)} columns, at most {LINE_LENGTH_MAX} are allowed"
+
+
+# Comments, raw strings, strings, characters (not the marks within numbers), directives.
+OPAQUE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*\""""
+    r"""|(?<!\w)'(?:\\.|[^'\\\n])+'|^[ ]*\#(?:\\\n|[^\n])*""",
+    re.S | re.M,
+)
+SCOPE = re.compile(
+    r"(?:template\s*<[^{}]*?>\s*)?(?:inline\s+)?(?:namespace|struct|class|union|enum|extern)\b"
+)
+LABEL = re.compile(r"(?:public|protected|private)\s*:")
+
+
+def functions(source: str) -> Iterator[tuple[int, int]]:
+    """First line and length of every function whose body is in this C++ text.
+
+    A brace after parentheses opens a function if all braces around it open namespaces or classes.
+    """
+    text = OPAQUE.sub(lambda found: "\n" * found[0].count("\n"), source)
+    text = LABEL.sub(";", text)
+    scopes = 0  # open braces of namespaces and classes around the place
+    inner = 0  # open braces within
+    begin, function = 0, None
+    for found in re.finditer(r"[;{}]", text):
+        place = found.start()
+        if found[0] == "{" and inner == 0:
+            head = text[begin:place].strip()
+            if SCOPE.match(head):
+                scopes += 1
+            else:
+                inner = 1
+                function = text.index(head, begin) if "(" in head else None
+        elif found[0] == "{":
+            inner += 1
+        elif found[0] == "}" and inner > 0:
+            inner -= 1
+            if inner == 0 and function is not None:
+                line = text.count("\n", 0, function) + 1
+                yield line, text.count("\n", function, place) + 1
+        elif found[0] == "}":
+            scopes -= 1
+        if inner == 0:
+            begin = place + 1
+
+
+def check_functions(tree: Tree) -> Iterator[str]:
+    """No function of src/ is too long to be read at once."""
+    for path in tree.under("src", suffixes={".cpp", ".hpp"}):
+        for line, count in functions(tree.text(path)):
+            if count > FUNCTION_LINE_COUNT_MAX:
+                most = FUNCTION_LINE_COUNT_MAX
+                yield f"{path}:{line}: a function of {count} lines, at most {most} are allowed"
 
 
 def check_words(tree: Tree) -> Iterator[str]:
@@ -85,6 +147,16 @@ def check_words(tree: Tree) -> Iterator[str]:
         for number, line in enumerate(tree.text(path).split("\n"), 1):
             if found := FORBIDDEN.search(line):
                 yield f"{path}:{number}: {found[0]!r} has no place here"
+
+
+def check_clocks(tree: Tree) -> Iterator[str]:
+    """Only base/ reads the system's clocks."""
+    for path in tree.under("src", suffixes={".cpp", ".hpp", ".inc"}):
+        if str(path) in CLOCK_READERS:
+            continue
+        for number, line in enumerate(tree.text(path).split("\n"), 1):
+            if found := CLOCK.search(line):
+                yield f"{path}:{number}: {found[0]} is read; Clock of base/clock.hpp is allowed"
 
 
 def upward(path: str, table: dict[str, list[str]]) -> Iterator[str]:
@@ -205,15 +277,42 @@ def check_tests(tree: Tree) -> Iterator[str]:
         yield f"src/{layer}: tests/unit/{layer} has no test"
 
 
+def check_transports(tree: Tree) -> Iterator[str]:
+    """No transport is named outside its folder and the registry: who needs one asks there."""
+    registry = "src/transport/registry.cpp"
+    rows = [path for path in tree.under("src") if path.match("src/transport/*/row.hpp")]
+    names = {name for path in rows for name in re.findall(r'\.name = "(\w+)"', tree.text(path))}
+    folders = {path.parts[2] for path in rows}
+    if not names:
+        return
+    either = "|".join(sorted(names))
+    named = re.compile(
+        rf"""(?<!module\.def\()(["'])(?:transport=)?(?:{either})\1"""
+        rf"""|"transport/(?:{"|".join(sorted(folders))})/"""
+        rf"""|\b(?:{"|".join(sorted(folders))})::"""
+        rf"""|\b(?:{"|".join(name.capitalize() for name in sorted(folders))})Transport\b"""
+    )
+    for path in tree.under("src", "include", "bindings", "python", suffixes=CODE):
+        inside = path.parts[:2] == ("src", "transport") and len(path.parts) > 3
+        if inside or str(path) in {registry, *OTHERS_TRANSPORTS}:
+            continue
+        for number, line in enumerate(tree.text(path).split("\n"), 1):
+            if found := named.search(line):
+                yield f"{path}:{number}: {found[0]} names a transport; {registry} is asked instead"
+
+
 CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_notices,
     check_lengths,
+    check_functions,
     check_words,
+    check_clocks,
     check_layers,
     check_includes,
     check_rooms,
     check_variables,
     check_tests,
+    check_transports,
 ]
 
 

@@ -50,7 +50,8 @@ enum {
   FARANDOLE_MISMATCH = 3,          // Ranks disagree on dtype, shape or order. Later calls work.
   FARANDOLE_TIMED_OUT = 4,         // A deadline passed. The communicator is broken.
   FARANDOLE_RANK_FAILED = 5,       // A rank is gone. The communicator is broken.
-  FARANDOLE_INTERNAL = 6           // A bug of the library, or no memory left.
+  FARANDOLE_INTERNAL = 6,          // A bug of the library, or no memory left.
+  FARANDOLE_ABORTED = 7            // A member ended the communicator on purpose. Others go on.
 };
 
 typedef int32_t farandole_dtype;
@@ -119,9 +120,10 @@ typedef struct farandole_memory farandole_memory;
 typedef struct farandole_error {
   size_t struct_size;
   farandole_status status;
-  int32_t failed_rank;      // of FARANDOLE_RANK_FAILED, in the world; else -1
-  int32_t failed_pid;       // of that rank, 0 if not known
-  int32_t reserved;         // 0
+  int32_t failed_rank;  // in the world: which is gone, of FARANDOLE_RANK_FAILED; which ended the
+                        // communicator, of FARANDOLE_ABORTED; else -1
+  int32_t failed_pid;   // of that rank, 0 if not known
+  int32_t reserved;     // 0
   const char* failed_host;  // of that rank, "" if not known
   const char* operation;    // what was in flight, "" if nothing was
   const char* message;      // a whole sentence; "" while nothing has failed
@@ -196,6 +198,58 @@ typedef struct farandole_options {
   int32_t reserved;       // 0
 } farandole_options;
 
+// Who can read and change what is in a store.
+typedef int32_t farandole_reach;
+enum {
+  FARANDOLE_REACH_SHARED = 0,  // others too, or not known
+  FARANDOLE_REACH_USER = 1,    // processes of this user
+  FARANDOLE_REACH_PROCESS = 2  // threads of this process
+};
+
+// Where the ranks of a job leave each other short values before they are connected, kept by the
+// caller. The functions run in the thread that called farandole_init_from_job(), and are not called
+// after it returned. `data` is that of the store. They return in bounded time, and a status:
+// FARANDOLE_OK, or the one that the caller of farandole_init_from_job() is to see. Keys end with a
+// zero byte; values are any bytes.
+typedef struct farandole_store {
+  size_t struct_size;
+  void* data;
+  farandole_status (*set)(void* data, const char* key, const void* value, size_t length);
+  // Waits until the value is there, and hands it over by one call put(target, value, length), which
+  // copies it; FARANDOLE_TIMED_OUT if it does not come in time.
+  farandole_status (*get)(void* data, const char* key, int32_t timeout_ms, void* target,
+                          void (*put)(void* target, const void* value, size_t length));
+  // Adds to the number under `key`, 0 at first; *sum is the sum. get() gives its digits.
+  farandole_status (*add)(void* data, const char* key, int64_t amount, int64_t* sum);
+  const char* name;       // for messages, "the files in /scratch/job"; null: "the caller's store"
+  farandole_reach reach;  // a secret is put only into a store that others cannot read
+  int32_t reserved;       // 0
+} farandole_store;
+
+// Who this process is, and how it finds the other ranks of its job: rank 0 leaves its addresses in
+// the store; without a store the others look for it at `address` and `port`. What is null or zero
+// is found or set as from the environment: by the settings of the same name, or by the system. The
+// library keeps no pointer of it.
+typedef struct farandole_job {
+  size_t struct_size;
+  int32_t rank, size;
+  int32_t local_rank, local_size;  // hints; local_size = size: all ranks are on this host, which
+                                   // listens to itself only
+  const farandole_store* store;
+  const char* prefix;     // of the keys in the store, another one for each start; null: "farandole"
+  const char* id;         // of two jobs on one host; null: from store and prefix
+  const char* address;    // of rank 0, host or IP; with a store: where others reach it
+  const char* interface;  // network interface or address for sockets of this process; null: any
+  const char* host;       // this host's name, for messages
+  const char* host_id;    // equal exactly where two ranks can share memory
+  const void* secret;     // what every rank proves to know; null: rank 0 makes one and leaves it in
+  size_t secret_length;   // the store if no other can read it; else FARANDOLE_SECRET and so on
+  int32_t port;           // where rank 0 listens; 0 with a store: any free one
+  int32_t trust_store;    // 1: nobody but the ranks of this job reads the store, whatever its reach
+  int32_t timeout_ms;     // FARANDOLE_TIMEOUT: a silent peer is gone
+  int32_t start_timeout_ms;  // FARANDOLE_START_TIMEOUT
+} farandole_job;
+
 // "0.1.0".
 FARANDOLE_EXPORT const char* farandole_version(void);
 // What the last function of this thread that failed reports. Calls that succeed leave it as it is.
@@ -205,6 +259,10 @@ FARANDOLE_EXPORT const farandole_error* farandole_last_error(void);
 // Joins the job that the environment describes (farandole run, torchrun, mpirun, srun), alone if
 // it describes none. Blocks until all ranks have come.
 FARANDOLE_EXPORT farandole_status farandole_init(farandole_context** context);
+// Joins the job that the caller describes. A process may be in several at once, each with a context
+// of its own. Blocks until all ranks have come.
+FARANDOLE_EXPORT farandole_status farandole_init_from_job(const farandole_job* job,
+                                                          farandole_context** context);
 // Leaves the job and releases the handle; null: does nothing. The other ranks hear that it was on
 // purpose. Requests still in flight fail, and later calls on communicators of this context fail.
 // To them a process that ends without it has died.
@@ -231,6 +289,15 @@ FARANDOLE_EXPORT farandole_status farandole_split(farandole_communicator* parent
 FARANDOLE_EXPORT farandole_status farandole_group(farandole_communicator* parent,
                                                   const int32_t* ranks, size_t rank_count,
                                                   farandole_communicator** made);
+// The same, but only these ranks call it, each with the same list and tag; what the others do, or
+// whether they live, does not matter. Calls with different tags may run at the same time.
+// timeout_ms = 0: the job's start timeout. Blocks until every member has called it.
+// Errors: FARANDOLE_TIMED_OUT naming the members that did not come; FARANDOLE_RANK_FAILED naming
+// one that is gone; FARANDOLE_ABORTED from the new communicator if the time of a member was up.
+FARANDOLE_EXPORT farandole_status farandole_create_group(farandole_communicator* parent,
+                                                         const int32_t* ranks, size_t rank_count,
+                                                         int32_t tag, int32_t timeout_ms,
+                                                         farandole_communicator** made);
 // Collective: the ranks on this rank's host; the ranks that have this rank's position on theirs.
 FARANDOLE_EXPORT farandole_status farandole_node(farandole_communicator* parent,
                                                  farandole_communicator** made);
@@ -242,6 +309,12 @@ FARANDOLE_EXPORT farandole_status farandole_communicator_rank(
 // The members' ranks in the world, by rank here. `length` is the size of the communicator.
 FARANDOLE_EXPORT farandole_status farandole_world_ranks(const farandole_communicator* communicator,
                                                         int32_t* world_ranks, size_t length);
+// Ends the communicator on all its members, for this reason, which may be null and of which 2000
+// bytes count. What is in flight on it, and every later call there, fails with FARANDOLE_ABORTED,
+// which names this rank and the reason. Other communicators go on. Does not wait for the other
+// members. A second call changes nothing.
+FARANDOLE_EXPORT farandole_status farandole_abort_communicator(farandole_communicator* communicator,
+                                                               const char* reason);
 // Ends the use of the communicator on this rank, without waiting for the others; null: does
 // nothing. What is in flight goes on. Of the world only the handle goes.
 FARANDOLE_EXPORT farandole_status
@@ -279,7 +352,8 @@ FARANDOLE_EXPORT farandole_status farandole_start_messages(farandole_communicato
                                                            farandole_request** request);
 
 // Blocks until the operation ended. Its buffers are the caller's again afterwards.
-// Errors  those of the operation: FARANDOLE_MISMATCH, FARANDOLE_TIMED_OUT, FARANDOLE_RANK_FAILED.
+// Errors  those of the operation: FARANDOLE_MISMATCH, FARANDOLE_TIMED_OUT, FARANDOLE_RANK_FAILED,
+//         FARANDOLE_ABORTED.
 FARANDOLE_EXPORT farandole_status farandole_wait(farandole_request* request);
 // The same for at most timeout_ms, which is not negative; *done is 0 if it is still running then.
 FARANDOLE_EXPORT farandole_status farandole_wait_for(farandole_request* request, int32_t timeout_ms,
@@ -292,10 +366,18 @@ FARANDOLE_EXPORT farandole_status farandole_abort(farandole_request* request, co
 // Null: does nothing. Does not cancel the operation.
 FARANDOLE_EXPORT farandole_status farandole_request_release(farandole_request* request);
 
-// Called once, in a thread of the library, when an operation has ended; `error` is null where the
-// status is FARANDOLE_OK, and is valid during the call.
+// Tells of the end of an operation; `error` is null where the status is FARANDOLE_OK, and is valid
+// during the call. farandole_last_error() does not change.
 typedef void farandole_completion(void* data, farandole_status status,
                                   const farandole_error* error);
+// Has `completion` called once with `data`: at once, in this thread, if the operation has ended;
+// else when it ends, in a thread of the library or of a caller that waits. What is given first is
+// called first. farandole_wait() may return before, and the request may be released before. It must
+// not throw, block, or call any function of the library but farandole_test(), since all operations
+// of this process wait for it.
+FARANDOLE_EXPORT farandole_status farandole_on_complete(farandole_request* request,
+                                                        farandole_completion* completion,
+                                                        void* data);
 
 // Every function, for those who open the library at run time. An entry is there if struct_size
 // reaches behind it and it is not null.
@@ -339,9 +421,15 @@ typedef struct farandole_api {
   farandole_status (*test)(farandole_request* request, int32_t* done);
   farandole_status (*abort)(farandole_request* request, const char* why);
   farandole_status (*request_release)(farandole_request* request);
-  // Reserved for completion callbacks; null in this version.
+  // Null in the first libraries of this version.
   farandole_status (*on_complete)(farandole_request* request, farandole_completion* completion,
                                   void* data);
+  // Added later: compare struct_size.
+  farandole_status (*abort_communicator)(farandole_communicator* communicator, const char* reason);
+  farandole_status (*create_group)(farandole_communicator* parent, const int32_t* ranks,
+                                   size_t rank_count, int32_t tag, int32_t timeout_ms,
+                                   farandole_communicator** made);
+  farandole_status (*init_from_job)(const farandole_job* job, farandole_context** context);
 } farandole_api;
 
 // The table of this version, valid for as long as the library is loaded; null for a version that

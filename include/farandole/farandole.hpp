@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "farandole/device.hpp"
 #include "farandole/job.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
@@ -45,10 +46,10 @@ class Request {
   Result<bool> test();
   /// Calls `told` once with the outcome, an error too: at once, on this thread, if the operation
   /// has ended; else when it ends, on the thread that drives the engine then, which is one of the
-  /// library's or a caller's that waits. What is told first was given first. wait() may return
-  /// before `told` has been called. It must not throw, block, or call anything of the library
-  /// but test(), since all operations of this process wait for it.
-  /// Errors    kInvalidArgument if `told` is empty or this process was forked.
+  /// library's or a caller's that waits. What was given first is told first, but for what is
+  /// given while the operation ends. wait() may return before `told` has been called. It must not
+  /// throw, block, or call anything of the library but test(), since all operations of this process
+  /// wait for it. Errors    kInvalidArgument if `told` is empty or this process was forked.
   Result<void> on_complete(std::function<void(const Result<void>&)> told);
 
  private:
@@ -66,6 +67,7 @@ struct CallOptions {
   int size_shift = 0;          // an algorithm that is not named is chosen as for 2^size_shift
                                // times the bytes; the same on every rank
   std::uint16_t purpose = 0;   // calls of two purposes are unlike, whatever they move
+  Gate gate;                   // orders the call among a device's work; none: it begins at once
 };
 
 /// What a call without options gets; made once.
@@ -266,8 +268,8 @@ struct Statistics {
   double active_seconds = 0;
   double wait_seconds = 0;
   std::uint64_t strangers = 0;                // connections refused
-  std::map<std::string, Traffic> transports;  // "shm", "tcp"
-  std::map<std::string, Calls> plans;         // "allreduce ring shm"
+  std::map<std::string, Traffic> transports;  // by name
+  std::map<std::string, Calls> plans;         // by collective, algorithm and transport
 };
 
 /// One process's membership in a job: memory, connections, threads, the world communicator.
@@ -286,9 +288,9 @@ class Context {
   static Result<std::unique_ptr<Context>> from_job(const Job& job);
 
   /// Ranks as threads of one process, for tests. Each context is driven from its own thread.
-  /// `peer_memory` false forces staging. `transport` is "inproc", "kernel" (inproc, in which two
-  /// ranks have the kernel copy ordinary memory), "fault" (inproc with random delays), or, with
-  /// real rendezvous over loopback, "shm" or "tcp".
+  /// `peer_memory` false: peers reach none of a rank's memory. `transport` is a row of
+  /// src/transport/registry.cpp for threads, or, with real rendezvous over loopback, one that
+  /// FARANDOLE_TRANSPORT may name.
   static Result<std::vector<std::unique_ptr<Context>>> inproc(int rank_count, bool peer_memory,
                                                               const std::string& transport);
   ~Context();

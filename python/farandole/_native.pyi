@@ -1,16 +1,18 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The native module. Front ends pass pointers, counts and enum values; no array types here.
+"""The native module. Front ends pass pointers, counts and enums; no array types here.
 
-Enum values are indices into `DTYPES`, `REDUCTIONS` and `COLLECTIVES`. Every call that may wait
+Classes that describe a call are made with keywords only and do not change. Every call that may wait
 releases the GIL. Errors are the classes of farandole.errors, raised with their attributes.
 """
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from farandole.errors import FarandoleError
 
+# The names of the members of DType, Reduction and Collective.
 DTYPES: list[str]
 REDUCTIONS: list[str]
 COLLECTIVES: list[str]
@@ -18,14 +20,75 @@ VERSION: str
 NODE_KINDS: list[str]
 HOPS: list[str]
 
-def buffer(object: Any) -> tuple[int, int, bool]:
-    """Address, bytes and read-only flag of a C-contiguous buffer. The caller keeps it alive."""
+class Collective(enum.Enum):
+    allreduce = 0
+    reduce = 1
+    broadcast = 2
+    reducescatter = 3
+    allgather = 4
+    gather = 5
+    scatter = 6
+    alltoall = 7
+    barrier = 8
 
-def dlpack(
-    array: Any, writable: bool = False
-) -> tuple[int, list[int], str, bool, bool, bool] | None:
-    """Address, shape, dtype name, whether contiguous, whether on the CPU, and, if `writable` asks
-    for it, whether read-only. None if the object gives no array."""
+class DType(enum.Enum):
+    bool = 0
+    int8 = 1
+    int16 = 2
+    int32 = 3
+    int64 = 4
+    uint8 = 5
+    uint16 = 6
+    uint32 = 7
+    uint64 = 8
+    float16 = 9
+    bfloat16 = 10
+    float32 = 11
+    float64 = 12
+    complex64 = 13
+    complex128 = 14
+    float8_e4m3 = 15
+    float8_e5m2 = 16
+
+class Reduction(enum.Enum):
+    sum = 0
+    product = 1
+    min = 2
+    max = 3
+    average = 4
+    logical_and = 5
+    logical_or = 6
+    logical_xor = 7
+    bitwise_and = 8
+    bitwise_or = 9
+    bitwise_xor = 10
+    premultiplied_sum = 11
+
+class MessageKind(enum.Enum):
+    send = 0
+    receive = 1
+
+class DLPackArray:
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def shape(self) -> list[int]: ...
+    @property
+    def dtype(self) -> str:
+        """By name."""
+    @property
+    def is_contiguous(self) -> bool: ...
+    @property
+    def is_on_cpu(self) -> bool: ...
+    @property
+    def read_only(self) -> bool:
+        """Known only if dlpack() was asked by `writable`."""
+
+def buffer(object: Any) -> tuple[int, bool]:
+    """Address and read-only flag of a C-contiguous buffer. The caller keeps it alive."""
+
+def dlpack(array: Any, writable: bool = False) -> DLPackArray | None:
+    """None if the object gives no array."""
 
 class Request:
     """An operation in flight. Dropping it does not cancel it."""
@@ -51,76 +114,72 @@ class OwnedBuffer:
     def nbytes(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
+class CallOptions:
+    """What a call may say beyond its data (CallOptions in farandole.hpp)."""
+
+    def __init__(
+        self,
+        *,
+        algorithm: str = "",
+        name: str = "",
+        factor: float = 1.0,
+        deterministic: bool = False,
+    ) -> None: ...
+
+class Arguments:
+    """What a collective moves. `input` and `output` are addresses. `count` is elements per rank in
+    the caller's terms: the tensor for allreduce, reduce and broadcast; the shorter side for
+    reducescatter, allgather, gather and scatter; one block for alltoall. `by_rank`: blocks of
+    different lengths, as in_counts and out_counts say where they are known (Arguments in
+    farandole.hpp)."""
+
+    def __init__(
+        self,
+        *,
+        collective: Collective,
+        input: int = 0,
+        output: int = 0,
+        count: int = 0,
+        dtype: DType = DType.uint8,
+        reduction: Reduction = Reduction.sum,
+        root: int = 0,
+        by_rank: bool = False,
+        in_counts: Sequence[int] = (),
+        out_counts: Sequence[int] = (),
+    ) -> None: ...
+
+class Message:
+    """One message to or from another rank. `data` is an address, `count` elements."""
+
+    def __init__(
+        self, *, kind: MessageKind, data: int, count: int, dtype: DType, peer: int
+    ) -> None: ...
+
 class Communicator:
     @property
     def rank(self) -> int: ...
-    def algorithm(self, collective: int, bytes: int) -> str:
-        """What calls take that name no algorithm, by bytes of the larger side of a rank."""
-
-    def set_algorithm(self, collective: int, bytes: int, algorithm: str) -> None:
-        """Has calls of that size class take it; empty: as before. The same on all ranks."""
     @property
     def size(self) -> int: ...
     @property
     def world_ranks(self) -> list[int]: ...
-    def run(
-        self,
-        collective: int,
-        input: int,
-        output: int,
-        count: int,
-        dtype: int,
-        reduction: int = 0,
-        root: int = 0,
-        algorithm: str = "",
-        name: str = "",
-        factor: float = 1.0,
-        deterministic: bool = False,
-        in_counts: list[int] | None = None,
-        out_counts: list[int] | None = None,
-        by_rank: bool = False,
-    ) -> None:
-        """Runs to the end. `count` is elements per rank in the caller's terms: the tensor for
-        allreduce, reduce and broadcast; the shorter side for reducescatter, allgather, gather and
-        scatter; one block for alltoall. `by_rank`: blocks of different lengths, as in_counts and
-        out_counts say where they are known (Arguments in farandole.hpp)."""
-    def start(
-        self,
-        collective: int,
-        input: int,
-        output: int,
-        count: int,
-        dtype: int,
-        reduction: int = 0,
-        root: int = 0,
-        algorithm: str = "",
-        name: str = "",
-        factor: float = 1.0,
-        deterministic: bool = False,
-        in_counts: list[int] | None = None,
-        out_counts: list[int] | None = None,
-        by_rank: bool = False,
-    ) -> Request:
+    def algorithm(self, collective: Collective, bytes: int) -> str:
+        """What calls take that name no algorithm, by bytes of the larger side of a rank."""
+    def set_algorithm(self, collective: Collective, bytes: int, algorithm: str) -> None:
+        """Has calls of that size class take it; empty: as before. The same on all ranks."""
+    def run(self, arguments: Arguments, options: CallOptions) -> None:
+        """Runs to the end."""
+    def start(self, arguments: Arguments, options: CallOptions) -> Request:
         """The same without waiting. Buffers stay valid and untouched until wait() returned."""
     def allreduce_plain(
-        self,
-        array: Any,
-        out: Any,
-        reduction: int,
-        algorithm: str,
-        name: str,
-        factor: float,
-        deterministic: bool,
+        self, array: Any, out: Any, reduction: Reduction, options: CallOptions
     ) -> bool:
         """run() of an allreduce, without the way through pointers, of two NumPy arrays. False, with
         nothing done, if they are not contiguous, differ in dtype or shape, `out` is read-only, or
         the buffer protocol cannot name the dtype."""
-    def run_messages(self, messages: list[tuple[bool, int, int, int, int]], name: str = "") -> None:
-        """Messages between two ranks, as one operation: whether it is a send, address, elements,
-        dtype, peer of each."""
-    def start_messages(
-        self, messages: list[tuple[bool, int, int, int, int]], name: str = ""
-    ) -> Request:
+    def run_messages(self, messages: Sequence[Message], options: CallOptions) -> None:
+        """Messages that run at once and end together, to their end. Of `options` only the name
+        counts."""
+    def start_messages(self, messages: Sequence[Message], options: CallOptions) -> Request:
         """The same without waiting."""
     def split(self, color: int | None, key: int = 0) -> Communicator | None: ...
     def group(self, ranks: list[int]) -> Communicator | None: ...
@@ -219,7 +278,7 @@ class Context:
         """operations: int; active_seconds: time with at least one operation in flight;
         wait_seconds: time callers spent blocked, neither with calls of up to 4 KiB that end within
         about a microsecond; transports: {name: {sent_bytes, sent_messages,
-        received_bytes, received_messages}}; plans: {"allreduce ring shm": {calls, bytes}};
+        received_bytes, received_messages}}; plans: {"allreduce ring TRANSPORT": {calls, bytes}};
         strangers: connections refused."""
     def start_timeline(self, path: str) -> None:
         """Records what the coordinators of this process do; "{rank}" in the path is the rank."""
@@ -249,6 +308,32 @@ class Submission:
     def last_joined(self) -> int:
         """Once done, of a join: the rank that joined last."""
 
+class TensorCall:
+    """A named tensor and what is to be done with it (TensorCall in coordinator.hpp). `input` and
+    `output` are addresses; `output` is 0 where the library allocates the result."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        collective: Collective,
+        reduction: Reduction = Reduction.sum,
+        adasum: bool = False,
+        dtype: DType = DType.uint8,
+        shape: Sequence[int] = (),
+        root: int = 0,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        leaves_out_joined: bool = False,
+        splits: Sequence[int] = (),
+        input: int = 0,
+        output: int = 0,
+    ) -> None: ...
+    @property
+    def input(self) -> int: ...
+    @property
+    def output(self) -> int: ...
+
 class Coordinator:
     """Has every rank run the same operations in the same order (coordinator.hpp)."""
 
@@ -256,6 +341,7 @@ class Coordinator:
     def create(
         context: Context,
         communicator: Communicator,
+        *,
         cycle_time: float | None = None,
         fusion_threshold: int | None = None,
         cache_capacity: int | None = None,
@@ -263,43 +349,25 @@ class Coordinator:
         stall_shutdown: float | None = None,
     ) -> Coordinator:
         """Collective. Times in seconds, sizes in bytes; None: as the environment says."""
-    def submit(
-        self,
-        calls: list[
-            tuple[
-                str,
-                int,
-                int,
-                bool,
-                int,
-                list[int],
-                int,
-                tuple[float, float, bool],
-                list[int],
-                int,
-                int,
-            ]
-        ],
-        group: str = "",
-    ) -> list[Submission]:
-        """Name, collective, reduction, adasum, dtype, shape, root, factor, splits, address of the
-        input, address of the output or 0 of each tensor. Does not block."""
+    def submit(self, calls: Sequence[TensorCall], group: str = "") -> list[Submission]:
+        """Does not block."""
     def join(self) -> Submission: ...
-    def configure(self, cycle_time: float, fusion_threshold: int, size_shift: int) -> None: ...
+    def configure(self, *, cycle_time: float, fusion_threshold: int, size_shift: int) -> None: ...
     def close(self) -> None: ...
     def options(self) -> dict[str, Any]: ...
     def statistics(self) -> dict[str, Any]:
         """cycles, talks (cycles that the cache did not decide alone), hits, misses, evictions,
         invalidations, batches, tensors, fused_bytes, batches_without_copy, control_seconds."""
 
-def inproc(rank_count: int, peer_memory: bool = True, transport: str = "inproc") -> list[Context]:
+def inproc(rank_count: int, peer_memory: bool = True, transport: str = "") -> list[Context]:
     """Contexts whose ranks are threads of this process, for tests; drive each from its own
-    thread. `peer_memory=False` forces staging. `transport`: inproc, kernel (inproc, in which two
-    ranks have the kernel copy ordinary memory), fault (inproc with random delays), or shm and tcp
-    with a real rendezvous over loopback."""
+    thread. `peer_memory=False`: peers reach none of a rank's memory. `transport`: a row of
+    src/transport/registry.cpp for threads, empty for the first of them, or, with a real rendezvous
+    over loopback, one that FARANDOLE_TRANSPORT may name."""
 
 def simulate_coordination(
     design: str,
+    *,
     rank_count: int,
     tensor_count: int = 161,
     cache_capacity: int = 1024,
@@ -311,17 +379,36 @@ def simulate_coordination(
     """messages, bytes, message_bytes_max, received_by_rank_0, rounds, seconds of each step's
     cycle, by the production controllers of all ranks (simulator/coordination.hpp)."""
 
+class Gradient:
+    """Of a training step: float32 elements, seconds until it is ready, and its group, -1: none."""
+
+    def __init__(self, *, elements: int, ready: float, group: int = -1) -> None: ...
+
 def simulate_training(
-    gradients: Sequence[tuple[int, float, int]],
+    *,
+    gradients: Sequence[Gradient],
     compute_seconds: float,
     cycle_seconds: float,
     control_seconds: float,
     fusion_threshold: int,
     allreduce_seconds: Callable[[int], float],
 ) -> dict[str, Any]:
-    """One training step. Gradients are (float32 elements, seconds until ready, group or -1);
-    `allreduce_seconds` tells what a batch of so many bytes takes. Returns seconds, exposed_seconds,
-    communication_seconds, control_seconds, cycles and batches (simulator/training.hpp)."""
+    """One training step. `allreduce_seconds` tells what a batch of so many bytes takes. Returns
+    seconds, exposed_seconds, communication_seconds, control_seconds, cycles and batches
+    (simulator/training.hpp)."""
+
+class SimulatedCall:
+    """One call of a schedule. `bytes` is of the larger side per rank; `ranks` of the network, none:
+    0, 1, ...; `start_seconds` by rank, none: 0."""
+
+    def __init__(
+        self,
+        *,
+        schedule: Schedule,
+        bytes: float,
+        ranks: Sequence[int] = (),
+        start_seconds: Sequence[float] = (),
+    ) -> None: ...
 
 class Simulator:
     """Times schedules on a machine with ranks on it (simulator/simulate.hpp). `placement`: (host,
@@ -338,7 +425,7 @@ class Simulator:
     ) -> None: ...
     def run(
         self,
-        calls: Sequence[tuple[Schedule, float, Sequence[int], Sequence[float]]],
+        calls: Sequence[SimulatedCall],
         *,
         path: str = "auto",
         slow_down: Sequence[float] = (),
@@ -346,10 +433,9 @@ class Simulator:
         skip_repeats: bool = True,
         finish: bool = False,
     ) -> dict[str, Any]:
-        """Calls at once, each (schedule, bytes of the larger side per rank, its ranks or [] for 0,
-        1, ..., start times or []). `path`: auto, events or rounds. Returns seconds, exact, path,
-        messages, bytes, stages (call, name, seconds), busiest (name, bytes, utilization), and with
-        `finish` finish_seconds by call and rank. Releases the GIL."""
+        """Calls at once. `path`: auto, events or rounds. Returns seconds, exact, path, messages,
+        bytes, stages (call, name, seconds), busiest (name, bytes, utilization), and with `finish`
+        finish_seconds by call and rank. Releases the GIL."""
 
 def simulate_schedule(
     machine: Machine,
@@ -407,18 +493,39 @@ class VerifiedSchedule:
         """As Schedule.verify()."""
     def register(self) -> None: ...
 
+class Link:
+    """Between two nodes of a machine, by their numbers."""
+
+    def __init__(
+        self,
+        *,
+        ends: tuple[int, int],
+        bytes_per_second: float,
+        half_duplex: bool = False,
+        latency: float = 0.0,
+    ) -> None: ...
+    @property
+    def ends(self) -> tuple[int, int]: ...
+    @property
+    def bytes_per_second(self) -> float:
+        """Of each direction, or, if half_duplex, of both together."""
+    @property
+    def half_duplex(self) -> bool: ...
+    @property
+    def latency(self) -> float: ...
+    def __eq__(self, other: object) -> bool: ...
+
 class Machine:
-    """A description of a machine (model/machine.hpp). A node is (name, kind), a link (from, to,
-    bytes_per_second, half_duplex, latency), a hop's cost the fields of HopCost, with ring_rates as
-    {(ring_size, stride): bytes_per_second}. Seconds and bytes per second. Raises
-    InvalidArgumentError, whose text begins with the field that is wrong."""
+    """A description of a machine (model/machine.hpp). A node is (name, kind), a hop's cost the
+    fields of HopCost, with ring_rates as {(ring_size, stride): bytes_per_second}. Seconds and bytes
+    per second. Raises InvalidArgumentError, whose text begins with the field that is wrong."""
 
     def __init__(
         self,
         *,
         name: str,
         nodes: list[tuple[str, str]],
-        links: list[tuple[int, int, float, bool, float]],
+        links: Sequence[Link],
         devices: list[int],
         nic_of: list[int] = ...,
         hosts: int = 1,
@@ -437,7 +544,7 @@ class Machine:
     @property
     def nodes(self) -> list[tuple[str, str]]: ...
     @property
-    def links(self) -> list[tuple[int, int, float, bool, float]]: ...
+    def links(self) -> list[Link]: ...
     @property
     def devices(self) -> list[int]: ...
     @property
@@ -470,6 +577,7 @@ def plan(
     collective: str,
     bytes: float,
     rank_count: int,
+    *,
     ranks_per_host: int = 0,
     factor_max: int = 0,
     hierarchies: int = 4,
@@ -483,7 +591,7 @@ def plan(
     """
 
 def choose(
-    machine: Machine, collective: str, bytes: float, rank_count: int, ranks_per_host: int = 0
+    machine: Machine, collective: str, bytes: float, rank_count: int, *, ranks_per_host: int = 0
 ) -> str:
     """The algorithm that a call would take."""
 
@@ -493,14 +601,26 @@ def predict(
     algorithm: str,
     bytes: float,
     rank_count: int,
+    *,
     ranks_per_host: int = 0,
 ) -> dict[str, Any]:
     """One algorithm, as in `plan`."""
 
 def factorizations(number: int, factor_max: int = 0) -> list[list[int]]: ...
 def default_machine(
-    ranks_per_host: int, hosts: int, shared_memory: bool, cores: int = 0
-) -> Machine: ...
+    ranks_per_host: int, hosts: int, transport: str = "auto", cores: int = 0
+) -> Machine:
+    """What is assumed of hosts that nobody has described, where messages go as FARANDOLE_TRANSPORT
+    says. `cores`: of each host; 0: one per rank."""
+
+def transports() -> list[tuple[str, str, bool]]:
+    """What FARANDOLE_TRANSPORT chooses from, the faster first: name, summary, and whether ranks
+    meet in memory."""
+
+def transport_for(transport: str, same_host: bool) -> str:
+    """The name in tuning files of what carries messages where FARANDOLE_TRANSPORT has this
+    value."""
+
 def check_tuning(text: str, file: str) -> str:
     """The text of a tuning file, rewritten one line per entry."""
 
@@ -514,7 +634,9 @@ def copy_to_memory(copies: Sequence[tuple[int, int, int]]) -> None:
     """Copies without the GIL to targets that lie in no cache; each is address of the target, of
     the source, bytes. They do not overlap."""
 
-def reduce_into(target: int, source: int, count: int, dtype: int, reduction: int) -> None:
+def reduce_into(
+    *, target: int, source: int, count: int, dtype: DType, reduction: Reduction
+) -> None:
     """target (+)= source with the library's kernel; both are addresses of `count` elements."""
 
 def algorithms() -> list[dict[str, str]]:

@@ -36,7 +36,10 @@ constexpr farandole_api kApi{
     .test = &farandole_test,
     .abort = &farandole_abort,
     .request_release = &farandole_request_release,
-    .on_complete = nullptr,
+    .on_complete = &farandole_on_complete,
+    .abort_communicator = &farandole_abort_communicator,
+    .create_group = &farandole_create_group,
+    .init_from_job = &farandole_init_from_job,
 };
 
 }  // namespace

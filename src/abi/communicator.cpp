@@ -1,6 +1,7 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -35,6 +36,20 @@ farandole_status derive(const char* call, farandole_communicator* parent,
   });
 }
 
+Result<std::vector<Rank>> read_ranks(const char* call, const Communicator& of,
+                                     const std::int32_t* ranks, std::size_t count) {
+  if (ranks == nullptr && count > 0) {
+    return wrong_argument(call, "ranks", "null", "a list of " + std::to_string(count));
+  }
+  if (count > static_cast<std::size_t>(of.size())) {
+    return wrong_argument(call, "rank_count", std::to_string(count),
+                          "at most the size of the parent, " + std::to_string(of.size()));
+  }
+  std::vector<Rank> list;
+  for (std::size_t i = 0; i < count; ++i) list.push_back(Rank{ranks[i]});
+  return list;
+}
+
 /// Starts what `start` makes, and gives the caller its handle.
 template <class Start>
 farandole_status begin(const char* call, farandole_communicator* communicator,
@@ -62,16 +77,25 @@ farandole_status farandole_group(farandole_communicator* parent, const int32_t* 
                                  size_t rank_count, farandole_communicator** made) {
   const char* const call = __func__;
   return derive(call, parent, made, [&](Communicator& of) -> Result<std::optional<Communicator>> {
-    if (ranks == nullptr && rank_count > 0) {
-      return wrong_argument(call, "ranks", "null", "a list of " + std::to_string(rank_count));
+    auto list = read_ranks(call, of, ranks, rank_count);
+    if (!list) return list.error();
+    return of.group(*list);
+  });
+}
+
+farandole_status farandole_create_group(farandole_communicator* parent, const int32_t* ranks,
+                                        size_t rank_count, int32_t tag, int32_t timeout_ms,
+                                        farandole_communicator** made) {
+  const char* const call = __func__;
+  return derive(call, parent, made, [&](Communicator& of) -> Result<std::optional<Communicator>> {
+    auto list = read_ranks(call, of, ranks, rank_count);
+    if (!list) return list.error();
+    if (timeout_ms < 0) {
+      return wrong_argument(call, "timeout_ms", std::to_string(timeout_ms), "0 or more");
     }
-    if (rank_count > static_cast<std::size_t>(of.size())) {
-      return wrong_argument(call, "rank_count", std::to_string(rank_count),
-                            "at most the size of the parent, " + std::to_string(of.size()));
-    }
-    std::vector<Rank> list;
-    for (std::size_t i = 0; i < rank_count; ++i) list.push_back(Rank{ranks[i]});
-    return of.group(list);
+    std::optional<std::chrono::milliseconds> timeout;
+    if (timeout_ms > 0) timeout = std::chrono::milliseconds(timeout_ms);
+    return optional(of.create_group(*list, tag, timeout));
   });
 }
 
@@ -109,6 +133,15 @@ farandole_status farandole_world_ranks(const farandole_communicator* communicato
     }
     std::ranges::transform(ranks, world_ranks, &Rank::value);
     return {};
+  });
+}
+
+farandole_status farandole_abort_communicator(farandole_communicator* communicator,
+                                              const char* reason) {
+  const char* const call = __func__;
+  return guarded(call, [&]() -> Result<void> {
+    if (auto valid = check_handle(call, "communicator", communicator); !valid) return valid;
+    return communicator->value.abort(reason != nullptr ? reason : "no reason was given");
   });
 }
 

@@ -21,6 +21,7 @@ static_assert(status_of(ErrorKind::kMismatch) == FARANDOLE_MISMATCH);
 static_assert(status_of(ErrorKind::kTimedOut) == FARANDOLE_TIMED_OUT);
 static_assert(status_of(ErrorKind::kRankFailed) == FARANDOLE_RANK_FAILED);
 static_assert(status_of(ErrorKind::kInternal) == FARANDOLE_INTERNAL);
+static_assert(status_of(ErrorKind::kAborted) == FARANDOLE_ABORTED);
 
 template <class Enum>
 constexpr bool same(Enum ours, int constant) {
@@ -76,7 +77,7 @@ static_assert(same(Message::Kind::kReceive, FARANDOLE_RECEIVE));
 
 // Sizes that the structs had first: the least that a caller may have been compiled with.
 inline constexpr std::size_t kRanksSizeMin = 32, kArgumentsSizeMin = 96, kMessageSizeMin = 40,
-                             kOptionsSizeMin = 48;
+                             kOptionsSizeMin = 48, kStoreSizeMin = 56, kJobSizeMin = 112;
 inline constexpr std::size_t kStructSizeMax = 4096;  // anything larger is no struct_size
 
 static_assert(offsetof(farandole_error, message) == 40);
@@ -84,6 +85,8 @@ static_assert(offsetof(farandole_ranks, cross_size) + 4 == kRanksSizeMin);
 static_assert(offsetof(farandole_arguments, reserved) + 4 == kArgumentsSizeMin);
 static_assert(offsetof(farandole_message, reserved) + 4 == kMessageSizeMin);
 static_assert(offsetof(farandole_options, reserved) + 4 == kOptionsSizeMin);
+static_assert(offsetof(farandole_store, reserved) + 4 == kStoreSizeMin);
+static_assert(offsetof(farandole_job, start_timeout_ms) + 4 == kJobSizeMin);
 static_assert(offsetof(farandole_api, on_complete) == 16 + 24 * sizeof(void (*)()));
 
 }  // namespace farandole::abi

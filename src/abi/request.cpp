@@ -44,6 +44,20 @@ farandole_status farandole_test(farandole_request* request, int32_t* done) {
   });
 }
 
+farandole_status farandole_on_complete(farandole_request* request, farandole_completion* completion,
+                                       void* data) {
+  const char* const call = __func__;
+  return guarded(call, [&]() -> Result<void> {
+    if (auto valid = check_handle(call, "request", request); !valid) return valid;
+    if (completion == nullptr) return wrong_argument(call, "completion", "null", "a function");
+    return request->value.on_complete([completion, data](const Result<void>& outcome) noexcept {
+      if (outcome) return completion(data, FARANDOLE_OK, nullptr);
+      const farandole_error error = shown(outcome.error());
+      completion(data, error.status, &error);
+    });
+  });
+}
+
 farandole_status farandole_abort(farandole_request* request, const char* why) {
   const char* const call = __func__;
   return guarded(call, [&]() -> Result<void> {

@@ -7,45 +7,44 @@
 namespace farandole::abi {
 namespace {
 
-/// What farandole_error points into.
-struct LastError {
-  std::string message, operation, host;
-  farandole_error shown{.struct_size = sizeof(farandole_error),
-                        .status = FARANDOLE_OK,
-                        .failed_rank = -1,
-                        .failed_host = "",
-                        .operation = "",
-                        .message = ""};
-};
+constexpr farandole_error kNothing{.struct_size = sizeof(farandole_error),
+                                   .status = FARANDOLE_OK,
+                                   .failed_rank = -1,
+                                   .failed_host = "",
+                                   .operation = "",
+                                   .message = ""};
 
-thread_local LastError last;
+thread_local Error kept;                       // what `last` points into
+thread_local farandole_error last = kNothing;  // of this thread
 
 /// Without any allocation.
 farandole_status keep_text(const char* text) noexcept {
-  last.shown = LastError{}.shown;
-  last.shown.status = FARANDOLE_INTERNAL;
-  last.shown.message = text;
+  last = kNothing;
+  last.status = FARANDOLE_INTERNAL;
+  last.message = text;
   return FARANDOLE_INTERNAL;
 }
 
 }  // namespace
 
+farandole_error shown(const Error& error) noexcept {
+  return {.struct_size = sizeof(farandole_error),
+          .status = status_of(error.kind),
+          .failed_rank = error.culprit ? error.culprit->rank : -1,
+          .failed_pid = error.culprit ? error.culprit->pid : 0,
+          .failed_host = error.culprit ? error.culprit->host.c_str() : "",
+          .operation = error.operation.c_str(),
+          .message = error.message.c_str()};
+}
+
 farandole_status report(const Error& error) noexcept {
   try {
-    last.message = error.message;
-    last.operation = error.operation;
-    last.host = error.culprit ? error.culprit->host : std::string();
+    kept = error;
   } catch (...) {
     return keep_text("no memory is left, not even for the message of an error.");
   }
-  last.shown = {.struct_size = sizeof(farandole_error),
-                .status = status_of(error.kind),
-                .failed_rank = error.culprit ? error.culprit->rank : -1,
-                .failed_pid = error.culprit ? error.culprit->pid : 0,
-                .failed_host = last.host.c_str(),
-                .operation = last.operation.c_str(),
-                .message = last.message.c_str()};
-  return last.shown.status;
+  last = shown(kept);
+  return last.status;
 }
 
 farandole_status report_thrown(const char* call, const char* what) noexcept {
@@ -58,7 +57,7 @@ farandole_status report_thrown(const char* call, const char* what) noexcept {
 }
 
 const farandole_error* last_error() noexcept {
-  return &last.shown;
+  return &last;
 }
 
 Error wrong_argument(std::string_view call, std::string_view argument, std::string_view given,

@@ -14,6 +14,8 @@
 
 namespace farandole::abi {
 
+/// `error` as the caller sees it; points into it.
+farandole_error shown(const Error& error) noexcept;
 /// Keeps `error` as the last one of this thread. Never throws: without memory for the message it
 /// keeps that.
 farandole_status report(const Error& error) noexcept;

@@ -2,11 +2,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 
 namespace farandole {
 
-using Clock = std::chrono::steady_clock;
+/// The time that the whole library goes by: the system's steady clock, or a VirtualTime while one
+/// lives. No other code in src/ reads a clock of the system, but for base/ticks.hpp.
+///
+/// Threads   any.
+class Clock {
+ public:
+  using time_point = std::chrono::steady_clock::time_point;
+  using duration = time_point::duration;
+
+  static time_point now() {
+    const Count* time = virtual_.load(std::memory_order_relaxed);
+    return time == nullptr ? std::chrono::steady_clock::now() : read(*time);
+  }
+  static bool is_virtual() { return virtual_.load(std::memory_order_relaxed) != nullptr; }
+
+ private:
+  friend class VirtualTime;
+  using Count = std::atomic<duration::rep>;
+  static time_point read(const Count& time) {
+    return time_point(duration(time.load(std::memory_order_relaxed)));
+  }
+  inline static constinit std::atomic<const Count*> virtual_{nullptr};
+};
+
+/// While it lives, Clock and Ticks of the whole process show what was set here, and time passes
+/// only by advance_to(). For simulations. One at a time, made while nobody else looks at the clock.
+///
+/// Threads   advance_to() one at a time.
+class VirtualTime {
+ public:
+  explicit VirtualTime(Clock::time_point start) : now_(start.time_since_epoch().count()) {
+    Clock::virtual_.store(&now_);
+  }
+  ~VirtualTime() { Clock::virtual_.store(nullptr); }
+  VirtualTime(const VirtualTime&) = delete;
+  VirtualTime& operator=(const VirtualTime&) = delete;
+
+  Clock::time_point now() const { return Clock::read(now_); }
+  /// Never back.
+  void advance_to(Clock::time_point when) {
+    if (when > now()) now_.store(when.time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+ private:
+  Clock::Count now_;
+};
 
 /// A point in time after which waiting is an error.
 class Deadline {

@@ -28,7 +28,8 @@ constexpr std::array kSettings = {
     Setting{"FARANDOLE_START_TIMEOUT", Type::kSeconds, "120", 0.1, kMax,
             "Seconds that start-up waits for all ranks."},
     Setting{"FARANDOLE_TRANSPORT", Type::kText, "auto", 0, 0,
-            "auto (shared memory inside a host, TCP between hosts), shm or tcp."},
+            "What carries messages: auto (the fastest that reaches each peer) or the name of one "
+            "transport, of those that `farandole run --help` lists."},
     Setting{"FARANDOLE_ALGORITHM", Type::kText, "auto", 0, 0,
             "Algorithm for every collective that has it; see `farandole algorithms`."},
     Setting{"FARANDOLE_SCHEDULE", Type::kText, "", 0, 0,
@@ -47,6 +48,9 @@ constexpr std::array kSettings = {
     Setting{"FARANDOLE_TCP_CONNECTIONS", Type::kInteger, "4", 1, 16,
             "TCP connections per pair of processes: the first for short messages, the last for "
             "answers, those between for data. Within a host at most 2."},
+    Setting{"FARANDOLE_SHM_WITHOUT", Type::kText, "", 0, 0,
+            "For measurements: ways of messages through shared memory that are not used, separated "
+            "by commas; the same on all ranks (bench/ablation.py)."},
     Setting{"FARANDOLE_MEMORY", Type::kBytes, "64GiB", 1 << 20, 1e14,
             "Address space reserved for library-owned memory; pages are used once touched."},
     Setting{"FARANDOLE_SPIN", Type::kSeconds, "-1", -1, 10,

@@ -14,13 +14,14 @@
 namespace farandole {
 
 /// A count that grows with time at one rate, for sums over many short stretches: reading it takes
-/// a third of Clock::now() where the CPU has such a counter of its own.
+/// a third of Clock::now() where the CPU has such a counter of its own. In virtual time it is the
+/// virtual clock.
 /// Threads   any; all cores count alike.
 class Ticks {
  public:
   static std::uint64_t now() {
 #if defined(__x86_64__)
-    if (kCounter) return __rdtsc();
+    if (kCounter && !Clock::is_virtual()) return __rdtsc();
 #endif
     return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
   }

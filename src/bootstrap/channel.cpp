@@ -5,7 +5,22 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "bootstrap/sockets.hpp"
+
 namespace farandole {
+namespace {
+
+ssize_t send_now(int fd, const char* data, std::size_t bytes) {
+  if (Sockets* sockets = Sockets::installed()) return sockets->send(fd, data, bytes);
+  return ::send(fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+ssize_t receive_now(int fd, char* data, std::size_t bytes, bool peek = false) {
+  if (Sockets* sockets = Sockets::installed()) return sockets->receive(fd, data, bytes, peek);
+  return ::recv(fd, data, bytes, MSG_DONTWAIT | (peek ? MSG_PEEK : 0));
+}
+
+}  // namespace
 
 std::size_t PollSet::add(int fd, short events) {
   entries_.push_back(pollfd{fd, events, 0});
@@ -13,6 +28,7 @@ std::size_t PollSet::add(int fd, short events) {
 }
 
 void PollSet::wait() {
+  if (Sockets* sockets = Sockets::installed()) return sockets->look(entries_);
   int milliseconds = -1;
   if (wake_ != Clock::time_point::max()) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(wake_ - Clock::now()).count();
@@ -31,8 +47,7 @@ void Channel::send(std::string_view bytes) {
 void Channel::flush() {
   std::size_t done = 0;
   while (done < output_.size()) {
-    const ssize_t sent =
-        ::send(fd(), output_.data() + done, output_.size() - done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_now(fd(), output_.data() + done, output_.size() - done);
     if (sent >= 0) {
       done += static_cast<std::size_t>(sent);
     } else if (errno != EINTR) {
@@ -45,18 +60,19 @@ void Channel::flush() {
 
 void Channel::finish() {
   broken_ = true;
+  if (Sockets* sockets = Sockets::installed()) return sockets->finish(fd());
   shutdown(fd(), SHUT_WR);
 }
 
 bool Channel::hung_up() const {
   char next;
-  return recv(fd(), &next, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  return receive_now(fd(), &next, 1, true) == 0;
 }
 
 std::string Channel::read(std::size_t bytes_max) {
   std::string bytes(bytes_max, '\0');
   for (;;) {
-    const ssize_t got = recv(fd(), bytes.data(), bytes_max, MSG_DONTWAIT);
+    const ssize_t got = receive_now(fd(), bytes.data(), bytes_max);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     ended_ = got <= 0 && bytes_max > 0;

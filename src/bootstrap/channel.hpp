@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -23,7 +24,12 @@ class PollSet {
   void wake_by(Clock::time_point when) {
     if (when < wake_) wake_ = when;
   }
+  /// Sleeps until something is ready or it is time to wake. In a simulation only looks.
   void wait();
+  Clock::time_point wake() const { return wake_; }
+  bool any_ready() const {
+    return std::ranges::any_of(entries_, [](const pollfd& entry) { return entry.revents != 0; });
+  }
   /// The events of a slot; none for an object that joined after the wait.
   short ready(std::size_t slot) const {
     return slot < entries_.size() ? entries_[slot].revents : short{0};

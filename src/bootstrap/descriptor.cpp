@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "bootstrap/socket.hpp"
+#include "bootstrap/sockets.hpp"
 
 namespace farandole {
 namespace {
@@ -18,6 +19,11 @@ struct ForkRegister {
   std::uint64_t last_ticket = 0;
   std::map<std::uint64_t, int> open;
 };
+
+void close_now(int fd) {
+  if (Sockets* sockets = Sockets::installed()) return sockets->close(fd);
+  ::close(fd);
+}
 
 ForkRegister& fork_register() {
   static ForkRegister* const instance = [] {
@@ -66,7 +72,7 @@ void Descriptor::close() {
   if (fd_ < 0) return;
   ForkRegister& all = fork_register();
   const std::lock_guard lock(all.mutex);
-  if (all.open.erase(ticket_) != 0) ::close(fd_);
+  if (all.open.erase(ticket_) != 0) close_now(fd_);
   fd_ = -1;
 }
 

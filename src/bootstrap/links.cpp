@@ -46,7 +46,7 @@ Links::Links(const Job& job, const Roster& roster, Probes& probes, const Session
 void Links::watch(PollSet& set) {
   for (auto& [rank, link] : links_) {
     link.channel.watch(set);
-    set.wake_by(link.beat_at);
+    if (!link.finished) set.wake_by(link.beat_at);  // no beat follows the last word
     // Later the probes wake it, which end when they are answered for long.
     const auto ask_at = link.read_at + job_.timeout / kQuietPart;
     if (ask_at > turned_at_) set.wake_by(ask_at);

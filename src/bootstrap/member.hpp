@@ -10,8 +10,8 @@
 
 namespace farandole {
 
-/// One process of the job, as every other process knows it after rendezvous. `cards` carries
-/// what each transport needs to reach it, by the transport's own keys ("shm.fd", "tcp.address").
+/// One process of the job, as every other process knows it after rendezvous. `cards` has what
+/// each transport needs to reach it, by keys that begin with the transport's name.
 struct Member {
   Rank rank;
   int local_rank = 0;

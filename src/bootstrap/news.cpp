@@ -9,7 +9,7 @@ namespace farandole {
 
 std::string encode(const Departure& departure) {
   Writer writer;
-  writer.i32(departure.rank.value()).u8(departure.clean);
+  writer.i32(departure.rank.value()).flag(departure.clean);
   writer.text(departure.reason).text(departure.state);
   return encode_frame(static_cast<std::uint8_t>(ControlFrame::kDeparture), writer.bytes());
 }
@@ -17,8 +17,8 @@ std::string encode(const Departure& departure) {
 std::optional<Departure> decode_departure(std::string_view payload) {
   Reader reader(payload);
   Departure departure;
-  departure.rank = Rank{reader.i32()};
-  departure.clean = reader.u8() != 0;
+  departure.rank = Rank{reader.rank()};
+  departure.clean = reader.flag();
   departure.reason = reader.text();
   departure.state = reader.text();
   if (!reader.complete()) return std::nullopt;
@@ -34,7 +34,7 @@ std::string encode(const Notice& notice) {
 std::optional<Notice> decode_notice(std::string_view payload) {
   Reader reader(payload);
   Notice notice;
-  notice.from = reader.i32();
+  notice.from = reader.rank();
   notice.number = reader.u64();
   notice.message = reader.text();
   if (!reader.complete()) return std::nullopt;

@@ -122,7 +122,7 @@ Error decode_failure(std::string_view bytes) {
   Reader reader(bytes);
   const std::uint8_t kind = reader.u8();
   Error error{static_cast<ErrorKind>(kind), reader.text()};
-  const bool named = reader.u8() != 0;
+  const bool named = reader.flag();
   ProcessName culprit;
   culprit.rank = reader.i32();
   culprit.host = reader.text();

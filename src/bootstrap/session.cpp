@@ -196,7 +196,7 @@ class LiveSession final : public Session {
       return;
     }
     Reader reader(message.substr(kStallWord.size()));
-    const Rank sender{reader.i32()}, receiver{reader.i32()};
+    const Rank sender{reader.rank()}, receiver{reader.rank()};
     const std::string what = reader.text();
     if (reader.complete() && events_.stalled) events_.stalled(sender, receiver, what);
   }

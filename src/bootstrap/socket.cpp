@@ -17,6 +17,7 @@
 #include <set>
 
 #include "bootstrap/invalid.hpp"
+#include "bootstrap/sockets.hpp"
 
 namespace farandole {
 namespace {
@@ -196,6 +197,7 @@ Result<Descriptor> listen_at(const Endpoint& endpoint) {
 }
 
 Descriptor start_connecting(const Address& address) {
+  if (Sockets* sockets = Sockets::installed()) return Descriptor(sockets->connect(address));
   Descriptor fd = new_socket(address);
   if (!fd) return fd;
   send_at_once(fd.fd());
@@ -209,6 +211,7 @@ Descriptor start_connecting(const Address& address) {
 }
 
 Descriptor accept_connection(int listener) {
+  if (Sockets* sockets = Sockets::installed()) return Descriptor(sockets->accept(listener));
   for (;;) {
     Descriptor fd = Descriptor::opened_by(
         [&] { return accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK); });
@@ -218,6 +221,7 @@ Descriptor accept_connection(int listener) {
 }
 
 int connection_error(int fd) {
+  if (Sockets* sockets = Sockets::installed()) return sockets->connection_error(fd);
   int reason = 0;
   socklen_t length = sizeof reason;
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &length) != 0) return errno;

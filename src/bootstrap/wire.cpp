@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/wire.hpp"
 
+#include <limits>
+
 namespace farandole {
 namespace {
 
@@ -32,6 +34,24 @@ std::uint64_t Reader::integer(std::size_t width) {
   }
   rest_.remove_prefix(width);
   return value;
+}
+
+std::uint8_t Reader::below(int end) {
+  const std::uint8_t value = u8();
+  require(value < end);
+  return ok_ ? value : std::uint8_t{0};
+}
+
+std::size_t Reader::count(std::size_t bytes_each_min) {
+  const std::size_t announced = u32();
+  require(announced <= left() / bytes_each_min);
+  return ok_ ? announced : 0;
+}
+
+std::int32_t Reader::rank() {
+  const std::int32_t rank = i32();
+  require(rank >= 0 && rank < std::numeric_limits<std::int32_t>::max());
+  return rank;
 }
 
 std::string Reader::text() {

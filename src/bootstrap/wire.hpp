@@ -19,6 +19,8 @@ class Writer {
   Writer& u32(std::uint32_t value) { return integer(value, 4); }
   Writer& u64(std::uint64_t value) { return integer(value, 8); }
   Writer& i32(std::int32_t value) { return u32(static_cast<std::uint32_t>(value)); }
+  Writer& i64(std::int64_t value) { return u64(static_cast<std::uint64_t>(value)); }
+  Writer& flag(bool value) { return u8(value ? 1 : 0); }
   Writer& text(std::string_view value);
   const std::string& bytes() const& { return bytes_; }
   std::string&& bytes() && { return std::move(bytes_); }
@@ -28,8 +30,9 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads what a Writer wrote. Reading past the end gives zeros and empty texts, and makes ok()
-/// false for good; so a whole message is read first and judged once.
+/// Reads what a Writer wrote. Reading past the end gives zeros and empty texts. That, a flag that
+/// is neither 0 nor 1, and a failed require() make ok() false for good; so a whole message is read
+/// first and judged once.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -38,7 +41,18 @@ class Reader {
   std::uint32_t u32() { return static_cast<std::uint32_t>(integer(4)); }
   std::uint64_t u64() { return integer(8); }
   std::int32_t i32() { return static_cast<std::int32_t>(u32()); }
+  std::int64_t i64() { return static_cast<std::int64_t>(u64()); }
+  bool flag() { return below(2) != 0; }
+  /// A byte less than `end`, zero if it is not.
+  std::uint8_t below(int end);
+  /// The length of a list whose elements take at least so many bytes each; zero if the rest of the
+  /// message cannot hold it, so that a damaged length allocates nothing.
+  std::size_t count(std::size_t bytes_each_min);
+  /// A rank of a job: zero or more.
+  std::int32_t rank();
   std::string text();
+  /// What was read makes sense only if this holds.
+  void require(bool condition) { ok_ = ok_ && condition; }
   bool ok() const { return ok_; }
   /// Everything was there and nothing is left.
   bool complete() const { return ok_ && rest_.empty(); }

@@ -43,14 +43,15 @@ Result<bool> wait_until(SubmissionState& state, Deadline give_up) {
 
 /// The first coordinator of all ranks finds out what the ranks' clocks say, and starts the
 /// timeline that the environment asks for.
-Result<void> start_clock(Context& context, Communicator& communicator, ContextState& process) {
-  if (communicator.size() != context.size() || process.clock_known.exchange(true)) return {};
-  auto offset = clock_offset(communicator, process.members);
+Result<void> start_clock(Context& context, Communicator& communicator, const Membership& membership,
+                         Observability& observability) {
+  if (communicator.size() != context.size() || observability.clock_known.exchange(true)) return {};
+  auto offset = clock_offset(communicator, membership.members);
   if (!offset) return offset.error();
-  process.clock_offset_ns = offset->count();
+  observability.clock_offset_ns = offset->count();
   auto path = text_setting("FARANDOLE_TIMELINE");
   if (!path) return path.error();
-  if (path->empty() || process.timeline_on) return {};
+  if (path->empty() || observability.records_timeline()) return {};
   return context.start_timeline(*path);
 }
 
@@ -120,7 +121,9 @@ Result<std::unique_ptr<Coordinator>> Coordinator::create(Context& context,
                                                   ", allowed is 0 or more."};
   }
   const std::shared_ptr<ContextState>& process = communicator.state_->context;
-  if (auto started = start_clock(context, communicator, *process); !started) {
+  if (auto started =
+          start_clock(context, communicator, process->membership, process->observability);
+      !started) {
     return started.error();
   }
   std::vector<Rank> everyone;

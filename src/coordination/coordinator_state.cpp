@@ -59,13 +59,13 @@ CoordinatorState::CoordinatorState(Context& context, std::shared_ptr<ContextStat
       number_(control_number),
       rank_count_(control.size()),
       network_(
-          control, patience(options), [this] { process_->tell_all(cycle_call(number_)); },
-          stopping_),
+          control, patience(options),
+          [this] { process_->membership.tell_all(cycle_call(number_)); }, stopping_),
       controller_(controller_options(control, options)),
       parameters_(parameters_of(options)),
       executor_(context, process_, std::move(data), operations_max(context, options),
                 [this](SubmissionState& done) { forget(done); }) {
-  process_->relay.add_cycle_listener(number_, [this] {
+  process_->membership.relay.add_cycle_listener(number_, [this] {
     const std::lock_guard lock(bell_->mutex);
     called_ = true;
     bell_->rung.notify_all();
@@ -74,10 +74,10 @@ CoordinatorState::CoordinatorState(Context& context, std::shared_ptr<ContextStat
 }
 
 void CoordinatorState::close() {
-  if (!process_->origin.here()) return;  // its thread is the parent's
+  if (!process_->environment.origin.here()) return;  // its thread is the parent's
   const std::lock_guard closing(close_mutex_);
   if (!thread_.joinable()) return;
-  process_->relay.remove_cycle_listener(number_);
+  process_->membership.relay.remove_cycle_listener(number_);
   {
     const std::lock_guard lock(bell_->mutex);
     stopping_ = true;
@@ -91,8 +91,8 @@ void CoordinatorState::close() {
 
 Result<std::vector<Submission>> CoordinatorState::submit(std::vector<TensorCall> calls,
                                                          std::string group) {
-  if (!process_->origin.here())
-    return process_->origin.error(calls.empty() ? "submit" : name(calls[0].collective));
+  if (!process_->environment.origin.here())
+    return process_->environment.origin.error(calls.empty() ? "submit" : name(calls[0].collective));
   for (const TensorCall& call : calls) {
     if (auto valid = check_tensor_call(call, rank_count_); !valid) return valid.error();
   }
@@ -100,7 +100,7 @@ Result<std::vector<Submission>> CoordinatorState::submit(std::vector<TensorCall>
   std::vector<Submission> handles;
   const std::size_t group_size = group.empty() ? 1 : calls.size();
   for (TensorCall& call : calls) {
-    auto task = std::make_shared<SubmissionState>(process_->origin);
+    auto task = std::make_shared<SubmissionState>(process_->environment.origin);
     task->request =
         std::make_shared<const coordinator::Request>(make_request(call, group, group_size));
     task->call = std::move(call);
@@ -131,8 +131,8 @@ Result<std::vector<Submission>> CoordinatorState::submit(std::vector<TensorCall>
 }
 
 Result<Submission> CoordinatorState::join() {
-  if (!process_->origin.here()) return process_->origin.error("join");
-  auto task = std::make_shared<SubmissionState>(process_->origin);
+  if (!process_->environment.origin.here()) return process_->environment.origin.error("join");
+  auto task = std::make_shared<SubmissionState>(process_->environment.origin);
   task->bell = bell_;
   const std::lock_guard lock(bell_->mutex);
   if (broken_) return *broken_;
@@ -147,7 +147,7 @@ Result<Submission> CoordinatorState::join() {
 }
 
 Result<void> CoordinatorState::configure(const Parameters& parameters) {
-  if (!process_->origin.here()) return process_->origin.error("configure");
+  if (!process_->environment.origin.here()) return process_->environment.origin.error("configure");
   const std::lock_guard lock(bell_->mutex);
   wanted_ = parameters;  // goes out with the next cycle that there is a reason for
   return {};
@@ -243,7 +243,7 @@ Result<void> CoordinatorState::cycle() {
   if (!ran) return ran;
   for (const std::string& stall : controller_.take_stalls()) log(LogLevel::kWarning, stall);
   quiet_cycles_ = controller_.anybodys_news() ? 0 : quiet_cycles_ + 1;
-  if (const auto timeline = process_->current_timeline(); timeline) {
+  if (const auto timeline = process_->observability.timeline(); timeline) {
     const auto counted = controller_.statistics();
     const auto asked =
         static_cast<double>(std::max<std::uint64_t>(1, counted.hits + counted.misses));

@@ -10,6 +10,7 @@
 
 #include "coordination/adasum.hpp"
 #include "coordination/neutral.hpp"
+#include "coordination/rows.hpp"
 #include "device/cpu/copy.hpp"
 #include "reduce/reduce.hpp"
 
@@ -21,99 +22,10 @@ using coordinator::Ready;
 // An operation so small is over sooner than another thread would have woken up for it.
 constexpr std::size_t kInlineBytesMax = 64 * 1024;
 
-Bytes size_in_bytes(const std::vector<std::int64_t>& shape, DType dtype) {
-  return Count{element_count(shape)} * size_of(dtype);
-}
-
-std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows) {
-  if (shape.empty()) return {rows};
-  shape.front() = rows;
-  return shape;
-}
-
-/// Rows of each rank's part of a reducescatter: as even as possible, the first ones longer.
-std::vector<std::int64_t> even_parts(std::int64_t rows, int rank_count) {
-  std::vector<std::int64_t> parts(static_cast<std::size_t>(rank_count), rows / rank_count);
-  for (std::int64_t rank = 0; rank < rows % rank_count; ++rank) ++parts[std::size_t(rank)];
-  return parts;
-}
-
-std::vector<std::size_t> elements(const std::vector<std::int64_t>& rows, std::size_t row) {
-  std::vector<std::size_t> counts;
-  for (const std::int64_t count : rows) counts.push_back(static_cast<std::size_t>(count) * row);
-  return counts;
-}
-
-std::int64_t total(const std::vector<std::int64_t>& rows) {
-  return std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-}
-
-/// What this rank puts into `flight` where the operation divides the first dimension.
-std::vector<std::int64_t> own_shape(const Flight& flight) {
-  const SharedSubmission& task = flight.tasks.front();
-  return task ? task->call.shape : with_rows(flight.terms().shape, 0);
-}
-
-/// Bytes of an element in the memory that `flight` reduces.
-Bytes element_size(const Flight& flight) {
-  if (flight.wide_length == 0) return size_of(flight.terms().dtype);
-  return Count{flight.wide_length} * size_of(DType::kInt64);
-}
-
-/// Elements of the dtype that the communicator gets.
-Count moved(const Flight& flight, Count count) {
-  return Count{count.value() * std::max<std::size_t>(1, flight.wide_length)};
-}
-
-/// What the communicator is to do for a reduction. It averages by itself where nothing else is
-/// asked for; else the sum is divided and scaled here, at once, so that it is rounded once.
-void choose_arithmetic(Flight& flight, int rank_count) {
-  const coordinator::Request& terms = flight.terms();
-  flight.reduction = terms.reduction;
-  if (!reduces(terms.collective) || terms.adasum || terms.reduction != Reduction::kAverage) return;
-  const int left_out = terms.leaves_out_joined ? flight.members.front().joined->count() : 0;
-  flight.wide_length = wide_length(terms.dtype);
-  if (flight.wide_length == 0 && left_out == 0 && terms.postscale == 1.0) return;
-  flight.reduction = Reduction::kSum;
-  flight.divisor = static_cast<std::size_t>(rank_count - left_out);
-}
-
-/// A tensor as it goes into the reduction, scaled.
-void bring(std::byte* target, const void* in, Count count, const Flight& flight) {
-  const coordinator::Request& terms = flight.terms();
-  const auto* source = static_cast<const std::byte*>(in);
-  if (count.value() == 0) return;
-  if (flight.wide_length > 0) {
-    widen(target, source, count, terms.dtype, flight.divisor, terms.prescale);
-  } else if (terms.prescale != 1.0) {
-    scale(target, source, count, terms.dtype, terms.prescale);
-  } else if (target != source) {
-    copy_bytes(target, source, (count * size_of(terms.dtype)).value());
-  }
-}
-
 std::string title(const std::vector<Ready>& members) {
   std::string name = members.front().response.request->name;
   if (members.size() == 1) return name;
   return name + " and " + std::to_string(members.size() - 1) + " more";
-}
-
-/// Where all tensors are, if they are reduced in place and lie one after the other.
-std::byte* in_place_in_order(const Flight& flight) {
-  std::byte *first = nullptr, *expected = nullptr;
-  for (const SharedSubmission& task : flight.tasks) {
-    if (!task || task->call.in != task->call.out) return nullptr;
-    const std::size_t bytes = size_in_bytes(task->call.shape, task->call.dtype).value();
-    if (bytes == 0) continue;  // wherever it is, if anywhere
-    auto* data = static_cast<std::byte*>(task->call.out);
-    if (first == nullptr) {
-      first = data;
-    } else if (data != expected) {
-      return nullptr;
-    }
-    expected = data + bytes;
-  }
-  return first;
 }
 
 }  // namespace
@@ -218,7 +130,7 @@ Result<void> Executor::take_buffer(Flight& flight, Bytes size) {
     }
   }
   flight.buffer_bytes = std::bit_ceil(std::max(size.value(), std::size_t{4096}));
-  auto made = allocate_anywhere(process_->memory, Bytes{flight.buffer_bytes});
+  auto made = allocate_anywhere(process_->fabric.memory, Bytes{flight.buffer_bytes});
   if (!made) return made.error();
   flight.buffer = *std::move(made);
   return {};
@@ -232,7 +144,7 @@ void Executor::give_back(Flight& flight) {
 }
 
 Result<void> Executor::launch(Flight& flight) {
-  choose_arithmetic(flight, communicator_.size());
+  flight.choose_arithmetic(communicator_.size());
   switch (flight.terms().collective) {
     case Collective::kAllreduce:
       return flight.terms().adasum ? launch_adasum(flight) : launch_allreduce(flight);
@@ -255,7 +167,7 @@ Result<void> Executor::run(Flight& flight, Arguments arguments) {
   arguments.dtype = flight.wide_length > 0 ? DType::kInt64 : terms.dtype;
   arguments.reduction = flight.reduction;
   arguments.root = Rank{terms.root};
-  arguments.count = moved(flight, arguments.count);
+  arguments.count = flight.moved(arguments.count);
   flight.started = Clock::now();
   auto request = communicator_.start(
       arguments,
@@ -272,16 +184,16 @@ Result<void> Executor::pack(Flight& flight) {
     flight.count += Count{element_count(member.response.request->shape)};
   }
   const bool several = flight.members.size() > 1;
-  const Bytes size = flight.count * element_size(flight);
+  const Bytes size = flight.count * flight.element_size();
   const bool wide = flight.wide_length > 0;
-  std::byte* in_place = wide ? nullptr : in_place_in_order(flight);
+  std::byte* in_place = wide ? nullptr : flight.in_place_in_order();
   if (several) {
     const std::lock_guard lock(mutex_);
     counts_.fused_bytes += size.value();
     if (in_place != nullptr) ++counts_.without_copy;
   }
   if (in_place != nullptr) {
-    bring(in_place, in_place, flight.count, flight);
+    flight.bring(in_place, in_place, flight.count);
     flight.in = flight.out = in_place;
     return {};
   }
@@ -289,7 +201,7 @@ Result<void> Executor::pack(Flight& flight) {
     flight.in = static_cast<const std::byte*>(only->call.in);
     flight.out = static_cast<std::byte*>(only->call.out);
     if (terms.prescale == 1.0) return {};
-    bring(flight.out, flight.in, flight.count, flight);
+    flight.bring(flight.out, flight.in, flight.count);
     flight.in = flight.out;
     return {};
   }
@@ -300,20 +212,20 @@ Result<void> Executor::pack(Flight& flight) {
 
 Result<void> Executor::pack_into_buffer(Flight& flight) {
   const coordinator::Request& terms = flight.terms();
-  auto taken = take_buffer(flight, flight.count * element_size(flight));
+  auto taken = take_buffer(flight, flight.count * flight.element_size());
   if (!taken) return taken;
   flight.in = flight.out = flight.buffer.get();
   std::byte* at = flight.out;
   for (std::size_t i = 0; i < flight.members.size(); ++i) {
     const Count count{element_count(flight.members[i].response.request->shape)};
     if (flight.tasks[i]) {
-      bring(at, flight.tasks[i]->call.in, count, flight);
+      flight.bring(at, flight.tasks[i]->call.in, count);
     } else if (flight.wide_length > 0) {
-      fill_neutral(at, moved(flight, count), DType::kInt64, Reduction::kSum);
+      fill_neutral(at, flight.moved(count), DType::kInt64, Reduction::kSum);
     } else {
       fill_neutral(at, count, terms.dtype, terms.reduction);
     }
-    at += (count * element_size(flight)).value();
+    at += (count * flight.element_size()).value();
   }
   return {};
 }
@@ -376,7 +288,7 @@ Result<void> Executor::launch_reducescatter(Flight& flight) {
 }
 
 Result<void> Executor::launch_allgather(Flight& flight) {
-  const std::vector<std::int64_t> shape = own_shape(flight);
+  const std::vector<std::int64_t> shape = flight.own_shape();
   const std::int64_t own = row_count(shape);
   std::vector<std::int64_t> rows(static_cast<std::size_t>(communicator_.size()));
   auto told =
@@ -398,7 +310,7 @@ Result<void> Executor::launch_allgather(Flight& flight) {
 }
 
 Result<void> Executor::launch_alltoall(Flight& flight) {
-  const std::vector<std::int64_t> shape = own_shape(flight);
+  const std::vector<std::int64_t> shape = flight.own_shape();
   const SharedSubmission& task = flight.tasks.front();
   std::vector<std::int64_t> sent = even_parts(row_count(shape), communicator_.size());
   if (task && !task->call.splits.empty()) sent = task->call.splits;
@@ -429,33 +341,9 @@ Result<void> Executor::make_result(Flight& flight, std::vector<std::int64_t> sha
   return {};
 }
 
-/// What is left to do to a reduction: divisor, postscale, and the way to where the caller looks.
-void Executor::complete(Flight& flight) {
-  const coordinator::Request& terms = flight.terms();
-  const bool wide = flight.wide_length > 0;
-  if (!wide && terms.postscale != 1.0) {
-    const double factor = terms.postscale / static_cast<double>(flight.divisor);
-    scale(flight.out, flight.out, flight.count, terms.dtype, factor);
-  } else if (!wide && flight.divisor > 1) {
-    divide(flight.out, flight.out, flight.count, terms.dtype, flight.divisor);
-  }
-  const auto hand_over = [&](void* target, const std::byte* from, Count count) {
-    auto* const out = static_cast<std::byte*>(target);
-    if (wide) return narrow(out, from, count, terms.dtype, flight.divisor, terms.postscale);
-    if (count.value() > 0) copy_bytes(out, from, (count * size_of(terms.dtype)).value());
-  };
-  if (wide && !flight.unpack) hand_over(flight.result.get(), flight.out, flight.count);
-  const std::byte* at = flight.out;
-  for (std::size_t i = 0; i < flight.members.size() && flight.unpack; ++i) {
-    const Count count{element_count(flight.members[i].response.request->shape)};
-    if (flight.tasks[i]) hand_over(flight.tasks[i]->call.out, at, count);
-    at += (count * element_size(flight)).value();
-  }
-}
-
 void Executor::finish(Flight& flight, Result<void> outcome) {
   const Clock::time_point ended = Clock::now();
-  if (outcome && reduces(flight.terms().collective)) complete(flight);
+  if (outcome && reduces(flight.terms().collective)) flight.complete();
   give_back(flight);
   record(flight, ended, Clock::now());
   for (const SharedSubmission& task : flight.tasks) {
@@ -469,7 +357,7 @@ void Executor::finish(Flight& flight, Result<void> outcome) {
 
 void Executor::record(const Flight& flight, Clock::time_point ended, Clock::time_point copied) {
   using coordinator::Phase;
-  const auto timeline = process_->current_timeline();
+  const auto timeline = process_->observability.timeline();
   if (!timeline) return;
   const bool ran = flight.started != Clock::time_point{};
   const Clock::time_point left = flight.unpack ? flight.packed : ran ? flight.started : ended;

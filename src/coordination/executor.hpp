@@ -8,39 +8,16 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "coordination/submission.hpp"
+#include "coordination/flight.hpp"
 #include "coordinator/fusion.hpp"
 #include "farandole/coordinator.hpp"
 #include "frontend/context_state.hpp"
 
 namespace farandole {
-
-/// A batch on its way: what it moves, and where the results go.
-struct Flight {
-  std::vector<coordinator::Ready> members;
-  std::vector<SharedSubmission> tasks;  // by member; null where this rank did not ask
-  std::optional<Request> request;
-  std::shared_ptr<std::byte> buffer;  // of the batch; none if it runs in the caller's memory
-  std::size_t buffer_bytes = 0;
-  std::shared_ptr<std::byte> result;  // for the caller, where the library allocates it
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  Count count;
-  Reduction reduction = Reduction::kSum;  // what the communicator does, unless it is Adasum
-  std::size_t divisor = 1;                // of what it gives
-  std::size_t wide_length = 0;            // not 0: it adds up integers that widen() made
-  bool unpack = false;                    // from `out` to the tasks
-  int size_shift = 0;                     // of CallOptions
-  std::string name;
-  Clock::time_point ready{}, packed{}, started{};  // packed: since when it was being copied
-
-  const coordinator::Request& terms() const { return *members.front().response.request; }
-};
 
 /// Runs what the controllers agreed on.
 ///
@@ -83,7 +60,6 @@ class Executor {
   Result<void> run(Flight& flight, Arguments arguments);
   Result<void> pack(Flight& flight);
   Result<void> pack_into_buffer(Flight& flight);
-  void complete(Flight& flight);
   Result<void> make_result(Flight& flight, std::vector<std::int64_t> shape);
   Result<void> take_buffer(Flight& flight, Bytes size);
   void give_back(Flight& flight);

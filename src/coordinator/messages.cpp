@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -27,12 +26,12 @@ std::uint32_t count_of(std::size_t size) {
 
 void write(Writer& writer, const Request& request) {
   writer.text(request.name).u8(static_cast<std::uint8_t>(request.collective));
-  writer.u8(static_cast<std::uint8_t>(request.reduction)).u8(request.adasum ? 1 : 0);
+  writer.u8(static_cast<std::uint8_t>(request.reduction)).flag(request.adasum);
   writer.u8(static_cast<std::uint8_t>(request.dtype)).u32(count_of(request.shape.size()));
-  for (const std::int64_t size : request.shape) writer.u64(static_cast<std::uint64_t>(size));
+  for (const std::int64_t size : request.shape) writer.i64(size);
   writer.i32(request.root).u64(std::bit_cast<std::uint64_t>(request.prescale));
   writer.u64(std::bit_cast<std::uint64_t>(request.postscale));
-  writer.u8(request.leaves_out_joined ? 1 : 0)
+  writer.flag(request.leaves_out_joined)
       .i32(request.device)
       .text(request.group)
       .u32(request.group_size);
@@ -48,41 +47,13 @@ void write(Writer& writer, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) writer.text(text);
 }
 
-// A Reader that also remembers whether what it read makes sense.
-class Parser {
+/// A Reader of what these messages are made of.
+class Parser : public Reader {
  public:
-  explicit Parser(std::string_view bytes) : reader_(bytes) {}
-
-  bool complete() const { return sound_ && reader_.complete(); }
-  bool sound() const { return sound_ && reader_.ok(); }
-  void require(bool condition) { sound_ = sound_ && condition; }
-
-  std::size_t count(std::size_t bytes_each_min) {
-    const std::size_t announced = reader_.u32();
-    require(announced <= reader_.left() / bytes_each_min);
-    return sound() ? announced : 0;
-  }
-  bool flag() { return below(2) != 0; }
-  std::uint8_t below(int end) {
-    const std::uint8_t value = reader_.u8();
-    require(value < end);
-    return sound_ ? value : std::uint8_t{0};
-  }
-  std::uint64_t u64() { return reader_.u64(); }
-  std::string text() { return reader_.text(); }
-  std::int32_t i32() { return reader_.i32(); }
-  std::int32_t rank() {
-    const std::int32_t rank = reader_.i32();
-    require(rank >= 0 && rank < std::numeric_limits<std::int32_t>::max());
-    return rank;
-  }
+  using Reader::Reader;
   SharedRequest request();
   RankSet ranks();
   std::vector<std::string> names();
-
- private:
-  Reader reader_;
-  bool sound_ = true;
 };
 
 SharedRequest Parser::request() {
@@ -94,27 +65,27 @@ SharedRequest Parser::request() {
   request.dtype = static_cast<DType>(below(kDTypeCount));
   request.shape.resize(count(kDimensionBytes));
   for (std::int64_t& size : request.shape) {
-    size = static_cast<std::int64_t>(reader_.u64());
+    size = i64();
     require(size >= 0);
   }
-  request.root = reader_.i32();
-  request.prescale = std::bit_cast<double>(reader_.u64());
-  request.postscale = std::bit_cast<double>(reader_.u64());
+  request.root = i32();
+  request.prescale = std::bit_cast<double>(u64());
+  request.postscale = std::bit_cast<double>(u64());
   request.leaves_out_joined = flag();
-  request.device = reader_.i32();
+  request.device = i32();
   request.group = text();
-  request.group_size = reader_.u32();
+  request.group_size = u32();
   return std::make_shared<const Request>(std::move(request));
 }
 
 RankSet Parser::ranks() {
   RankSet set;
   std::int64_t before = -2;
-  for (std::size_t left = count(kRunBytes); left > 0 && sound(); --left) {
+  for (std::size_t left = count(kRunBytes); left > 0 && ok(); --left) {
     const std::int32_t first = rank();
     const std::int32_t last = rank();
     require(before + 1 < first && first <= last);
-    if (sound()) set.add(RankSet::Run{first, last});
+    if (ok()) set.add(RankSet::Run{first, last});
     before = last;
   }
   return set;
@@ -122,7 +93,7 @@ RankSet Parser::ranks() {
 
 std::vector<std::string> Parser::names() {
   std::vector<std::string> names;
-  for (std::size_t left = count(kTextBytesMin); left > 0 && sound(); --left) {
+  for (std::size_t left = count(kTextBytesMin); left > 0 && ok(); --left) {
     names.push_back(text());
     require(names.size() < 2 || names[names.size() - 2] < names.back());
   }
@@ -177,7 +148,7 @@ std::string encode(const Report& report) {
   for (const Report::Item& item : report.items) {
     write(writer, *item.request);
     write(writer, item.ranks);
-    writer.u8(item.disagreement ? 1 : 0);
+    writer.flag(item.disagreement.has_value());
     if (!item.disagreement) continue;
     writer.i32(item.disagreement->rank);
     write(writer, *item.disagreement->request);
@@ -191,7 +162,7 @@ Result<Report> decode_report(std::string_view bytes) {
   Parser parser(bytes);
   Report report;
   std::unordered_set<std::string_view> names;
-  for (std::size_t left = parser.count(kRequestBytesMin); left > 0 && parser.sound(); --left) {
+  for (std::size_t left = parser.count(kRequestBytesMin); left > 0 && parser.ok(); --left) {
     Report::Item item{parser.request(), parser.ranks(), {}};
     if (parser.flag()) {
       const std::int32_t rank = parser.rank();
@@ -215,11 +186,11 @@ std::string encode(const Decision& decision) {
     write(writer, *response.request);
     writer.text(response.error);
     write(writer, response.late);
-    writer.u8(response.kind == ErrorKind::kTimedOut ? 1 : 0);
+    writer.flag(response.kind == ErrorKind::kTimedOut);
   }
-  writer.u8(decision.all_joined ? 1 : 0);
+  writer.flag(decision.all_joined.has_value());
   if (decision.all_joined) writer.i32(*decision.all_joined);
-  writer.u8(decision.parameters ? 1 : 0);
+  writer.flag(decision.parameters.has_value());
   if (decision.parameters) {
     writer.u64(decision.parameters->cycle_time_ns);
     writer.u64(decision.parameters->fusion_threshold_bytes);
@@ -233,7 +204,7 @@ Result<Decision> decode_decision(std::string_view bytes) {
   Decision decision;
   decision.invalid = parser.names();
   decision.joined = parser.ranks();
-  for (std::size_t left = parser.count(kRequestBytesMin); left > 0 && parser.sound(); --left) {
+  for (std::size_t left = parser.count(kRequestBytesMin); left > 0 && parser.ok(); --left) {
     Response response;
     response.request = parser.request();
     response.error = parser.text();

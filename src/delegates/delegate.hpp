@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "device/stream.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 
@@ -24,8 +23,8 @@ namespace farandole {
 struct DelegateQuery {
   Collective collective;
   DType dtype;
-  Reduction reduction;  // of collectives that reduce
-  Device::Kind device = Device::Kind::kCpu;
+  Reduction reduction;              // of collectives that reduce
+  std::string_view device = "cpu";  // whose memory the buffers lie in, as Device::name()
 };
 
 /// Seconds of one call: `seconds` + bytes * `seconds_per_byte`. Bytes of the larger side of a rank.

@@ -26,8 +26,8 @@ std::optional<Abort> decode_abort(std::string_view message) {
   Reader reader(message.substr(kAbortWord.size()));
   Abort abort;
   abort.communicator = reader.u32();
-  abort.first = Rank{reader.i32()};
-  abort.by = Rank{reader.i32()};
+  abort.first = Rank{reader.rank()};
+  abort.by = Rank{reader.rank()};
   abort.reason = reader.text();
   if (!reader.complete()) return std::nullopt;
   return abort;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bootstrap/wire.hpp"
+#include "transport/signature.hpp"
 
 namespace farandole {
 namespace {
@@ -24,22 +25,6 @@ void write(Writer& writer, OperationId id) {
 OperationId read_id(Reader& reader) {
   const std::uint32_t communicator = reader.u32();
   return {communicator, reader.u32()};
-}
-
-void write(Writer& writer, const Signature& signature) {
-  writer.u8(signature.collective).u8(signature.dtype).u8(signature.reduction);
-  writer.u8(signature.algorithm).i32(signature.root).u64(signature.count);
-}
-
-Signature read_signature(Reader& reader) {
-  Signature signature;
-  signature.collective = reader.u8();
-  signature.dtype = reader.u8();
-  signature.reduction = reader.u8();
-  signature.algorithm = reader.u8();
-  signature.root = reader.i32();
-  signature.count = reader.u64();
-  return signature;
 }
 
 }  // namespace
@@ -62,8 +47,8 @@ std::optional<std::vector<Claim>> decode_claims(std::string_view message) {
   while (reader.ok() && reader.left() > 0) {
     Claim claim;
     claim.id = read_id(reader);
-    claim.first = Rank{reader.i32()};
-    claim.from = Rank{reader.i32()};
+    claim.first = Rank{reader.rank()};
+    claim.from = Rank{reader.rank()};
     claim.signature = read_signature(reader);
     claims.push_back(claim);
   }
@@ -89,15 +74,17 @@ std::optional<Disagreement> decode_disagreement(std::string_view message) {
   if (reader.u8() != kDisagreement) return std::nullopt;
   Disagreement disagreement;
   disagreement.id = read_id(reader);
-  disagreement.first = Rank{reader.i32()};
-  disagreement.reporter = Rank{reader.i32()};
-  disagreement.other = Rank{reader.i32()};
+  disagreement.first = Rank{reader.rank()};
+  disagreement.reporter = Rank{reader.rank()};
+  disagreement.other = Rank{reader.rank()};
   disagreement.reported = read_signature(reader);
   disagreement.seen = read_signature(reader);
   disagreement.reported_bytes = reader.u64();
   disagreement.seen_bytes = reader.u64();
   disagreement.excuse = reader.text();
-  if (const std::int32_t lost = reader.i32(); lost != kNobody) disagreement.lost = Rank{lost};
+  const std::int32_t lost = reader.i32();
+  reader.require(lost >= kNobody);
+  if (lost != kNobody) disagreement.lost = Rank{lost};
   return reader.complete() ? std::optional(std::move(disagreement)) : std::nullopt;
 }
 

@@ -5,18 +5,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/cpu/copy.hpp"
 #include "schedule/passes/overlap.hpp"
 
 namespace farandole {
 namespace {
 
-// What is divided while it is in the first-level cache.
-constexpr std::size_t kDividedBytes = 8 * 1024;
-
 // What is copied between two looks at the transports, while it is in the second-level cache
 // for what is sent from it.
 constexpr Bytes kCopiedBytes{std::size_t{64} << 10};
+
+// Elements that are worked on between two looks at the transports, before and after the rounds.
+constexpr Count kPiece{std::size_t{16} << 10};
 
 std::size_t slots_of(const BoundProgram& bound) {
   return bound.is_whole() ? bound.actions().size() : bound.program().actions_per_round_max;
@@ -44,13 +43,17 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
     slot.owner = this;
     slot.send.signature = spec_.signature;
     slot.receive.signature = spec_.signature;
+    slot.send.one_sends = slot.receive.one_sends = terms.collective == Collective::kBroadcast;
     slot.receive.context = &slot;
     // An allreduce in place takes its results where peers read its input.
     slot.receive.peer_has_read = terms.in_offset && terms.collective == Collective::kAllreduce;
     slot.receive.buffer_bytes = terms.out_bytes;
   }
   if (!whole_) actions_.reserve(slots_.size());
-  for (const BoundRound& each : spec_.bound->rounds()) attach(spec_.bound->actions(), each);
+  for (const BoundRound& each : spec_.bound->rounds()) {
+    attach(spec_.bound->actions(), each);
+    make_room_for_arrivals(each);
+  }
 }
 
 std::optional<Rank> CollectiveOperation::lost_peer() const {
@@ -70,30 +73,87 @@ void CollectiveOperation::withdraw(Farewell& words) const {
 }
 
 std::uint64_t CollectiveOperation::progress() const {
-  std::uint64_t moved = entered_ * 31 + open_count_;
+  std::uint64_t moved = entered_ * 31 + open_count_ + worked_.value();
   for (const Slot& slot : round()) {
     moved += slot.send.moved.value() + slot.receive.moved.value();
   }
   return moved;
 }
 
-bool CollectiveOperation::begin() {
-  if (next_round()) advance();
-  return true;
-}
-
 bool CollectiveOperation::advance() {
-  bool moved = poll_round();
-  while (!failing_ && open_count_ == 0) {
+  bool moved = false;
+  if (phase_ == Phase::kBefore) {
+    if (spec_.before && !work_on(*spec_.before, moved)) return moved;
     moved = true;
-    if (!next_round()) break;
-    poll_round();
+    phase_ = next_round() ? Phase::kRounds : Phase::kAfter;
+  }
+  if (phase_ == Phase::kRounds) {
+    moved |= poll_round();
+    while (!failing_ && open_count_ == 0) {
+      moved = true;
+      if (!next_round()) {
+        phase_ = Phase::kAfter;
+        break;
+      }
+      poll_round();
+    }
+  }
+  if (phase_ != Phase::kAfter || failing_) return moved;
+  if (const auto work = last_work(); !work || work_on(*work, moved)) {
+    finish();
+    moved = true;
   }
   return moved;
 }
 
+/// An average whose sums are complete only now is divided, one of integers made narrow.
+std::optional<LocalWork> CollectiveOperation::last_work() const {
+  if (spec_.after || spec_.divisor == 1 || !spec_.bound->program().completes.empty()) {
+    return spec_.after;
+  }
+  return LocalWork{.kind = LocalWork::Kind::kDivide,
+                   .dtype = spec_.bound->binding().dtype,
+                   .target = spec_.out,
+                   .left = spec_.out,
+                   .count = spec_.out_count,
+                   .divisor = spec_.divisor};
+}
+
+/// Goes on with work on a whole buffer; true once it is done.
+bool CollectiveOperation::work_on(const LocalWork& work, bool& moved) {
+  Device& device = *spec_.device;
+  if (work_ != Device::kDone && !device.is_done(work_)) return false;
+  work_ = Device::kDone;
+  if (worked_ < work.count) {
+    const Count left = work.count - worked_;
+    const Count now = device.works_at_once() ? std::min(left, kPiece) : left;
+    work_ = device.start(piece(work, worked_, now));
+    worked_ += now;
+    moved = true;
+    if (work_ != Device::kDone || worked_ < work.count) return false;
+  }
+  worked_ = Count{0};
+  return true;
+}
+
+/// Whether no work of the device is left that touches the operation's memory.
+bool CollectiveOperation::device_is_clear() {
+  Device& device = *spec_.device;
+  if (work_ != Device::kDone && device.is_done(work_)) work_ = Device::kDone;
+  bool clear = work_ == Device::kDone;
+  for (Slot& slot : round()) {
+    if (slot.state != Slot::State::kWorking) continue;
+    if (device.is_done(slot.work)) {
+      slot.state = Slot::State::kDone;
+    } else {
+      clear = false;
+    }
+  }
+  return clear;
+}
+
 bool CollectiveOperation::cancel() {
-  bool clear = true;
+  bool clear = device_is_clear();
   const Transport* last = nullptr;  // peers of one transport mostly follow each other
   for (Transport* transport : group().transports) {
     if (transport == nullptr || transport == last) continue;
@@ -108,7 +168,6 @@ bool CollectiveOperation::next_round() {
     open_round();
     return true;
   }
-  if (!failing_) end_well();
   return false;
 }
 
@@ -128,6 +187,7 @@ bool CollectiveOperation::bind_round() {
     case Binder::Step::kRound:
       farandole::finish(spec_.bound->terms(), actions_, round_);
       attach(actions_, round_);
+      make_room_for_arrivals(round_);
       return true;
     case Binder::Step::kUnequal:
       round_ = {};
@@ -168,21 +228,27 @@ void CollectiveOperation::attach(Slot& slot, const BoundAction& bound) {
   slot.send.along = slot.send.context == nullptr ? nullptr : &CollectiveOperation::copy_along;
   slot.receive.behind = behind;
   slot.receive.leads_sends = bound.leads_sends;
-  slot.receive.consume = bound.reduces() ? &CollectiveOperation::consume : nullptr;
+  const bool consumes = bound.reduces() && spec_.device->works_at_once();
+  slot.receive.consume = consumes ? &CollectiveOperation::consume : nullptr;
 }
 
-void CollectiveOperation::end_well() {
-  const BoundProgram& bound = *spec_.bound;
-  if (spec_.divisor > 1 && bound.program().completes.empty()) {
-    divide(spec_.out, spec_.out, spec_.out_count, bound.binding().dtype, spec_.divisor);
+void CollectiveOperation::make_room_for_arrivals(const BoundRound& round) {
+  if (spec_.device->works_at_once()) return;
+  std::size_t bytes = 0;
+  for (const Slot& slot : std::span(slots_).subspan(round.first, round.count)) {
+    if (slot.receives() && slot.bound->reduces()) bytes += slot.bound->bytes.value();
   }
-  if (const auto& [out, count, dtype, divisor] = spec_.narrowed; out != nullptr) {
-    narrow(out, spec_.out, count, dtype, divisor, 1.0);
-  }
-  finish();
+  if (arrivals_.size() < bytes) arrivals_.resize(bytes);
 }
 
 void CollectiveOperation::open_round() {
+  std::byte* arrival = arrivals_.data();
+  for (Slot& slot : round()) {
+    if (spec_.device->works_at_once()) break;
+    if (!slot.receives() || !slot.bound->reduces()) continue;
+    slot.arrival = arrival;
+    arrival += slot.bound->bytes.value();
+  }
   open_count_ = round_.count;
   std::uint32_t at = round_.posted_first;
   while (at != BoundAction::kNone) {
@@ -199,7 +265,7 @@ void CollectiveOperation::open(Slot& slot) {
     slot.written = at(slot.bound->target);
     slot.operand_data = at(slot.bound->operand);
     slot.receive.tag.operation = spec_.id;
-    slot.receive.target = slot.written;
+    slot.receive.target = slot.arrival != nullptr ? slot.arrival : slot.written;
     slot.transport->post(slot.receive);
   } else if (slot.transfer != nullptr) {
     slot.send.tag.operation = spec_.id;
@@ -217,21 +283,33 @@ void CollectiveOperation::run_locally(Slot& slot) {
   slot.operand_data = at(bound.operand);
   slot.receive.start();
   if (slot.rides != nullptr && at(bound.source) != slot.written) return;
-  if (bound.reduces()) {
-    reduce(slot, Bytes{0}, at(bound.source), bound.source.bytes);
-  } else {
-    copy(slot, bound.source.bytes);
+  start(slot, bound.reduces() ? reduction(slot, Bytes{0}, at(bound.source), bound.source.bytes)
+                              : copying(slot, Bytes{0}, bound.source.bytes));
+}
+
+void CollectiveOperation::start(Slot& slot, const LocalWork& work) {
+  slot.work = spec_.device->start(work);
+  if (slot.work != Device::kDone) {
+    slot.state = Slot::State::kWorking;
+    return;
   }
   slot.state = Slot::State::kDone;
   --open_count_;
 }
 
+LocalWork CollectiveOperation::copying(const Slot& slot, Bytes offset, Bytes bytes) const {
+  const DType dtype = spec_.bound->binding().dtype;
+  return {.kind = LocalWork::Kind::kCopy,
+          .to_memory = to_memory_,
+          .dtype = dtype,
+          .target = slot.written + offset.value(),
+          .left = at(slot.bound->source) + offset.value(),
+          .count = Count{bytes.value() / size_of(dtype).value()}};
+}
+
+/// A copy that rides a send, which only devices do that work at once.
 void CollectiveOperation::copy(Slot& slot, Bytes bytes) const {
-  const std::size_t moved = slot.receive.moved.value();
-  const std::byte* source = at(slot.bound->source) + moved;
-  std::byte* target = slot.written + moved;
-  const auto way = to_memory_ ? &copy_to_memory : &copy_bytes;
-  if (source != target) way(target, source, bytes.value());
+  spec_.device->start(copying(slot, slot.receive.moved, bytes));
   slot.receive.moved += bytes;
 }
 
@@ -244,6 +322,11 @@ bool CollectiveOperation::poll_round() {
       changed = true;
     }
     if (slot.state == Slot::State::kOpen) changed |= close(slot);
+    if (slot.state == Slot::State::kWorking && spec_.device->is_done(slot.work)) {
+      slot.state = Slot::State::kDone;
+      --open_count_;
+      changed = true;
+    }
   }
   return changed;
 }
@@ -263,6 +346,10 @@ bool CollectiveOperation::close(Slot& slot) {
   const bool copied = slot.rides != nullptr && copy_further(slot);
   const Transfer& transfer = slot.rides != nullptr ? slot.receive : *slot.transfer;
   if (transfer.state == TransferState::kActive) return copied;
+  if (transfer.state == TransferState::kDone && slot.arrival != nullptr) {
+    start(slot, reduction(slot, Bytes{0}, slot.arrival, slot.bound->bytes));
+    return true;
+  }
   if (transfer.state == TransferState::kDone) {
     slot.state = Slot::State::kDone;
     --open_count_;
@@ -275,21 +362,19 @@ bool CollectiveOperation::close(Slot& slot) {
   return true;
 }
 
-void CollectiveOperation::reduce(const Slot& slot, Bytes offset, const std::byte* incoming,
-                                 Bytes bytes) const {
-  std::byte* target = slot.written + offset.value();
-  const std::byte* operand = slot.operand_data + offset.value();
-  const std::byte *left = operand, *right = incoming;
+LocalWork CollectiveOperation::reduction(const Slot& slot, Bytes offset, const std::byte* incoming,
+                                         Bytes bytes) const {
+  const DType dtype = spec_.bound->binding().dtype;
+  const std::byte *left = slot.operand_data + offset.value(), *right = incoming;
   if (slot.bound->action->incoming_first) std::swap(left, right);
-  const std::size_t element = size_of(spec_.bound->binding().dtype).value();
-  if (!divides_at(*slot.bound->action)) {
-    return spec_.kernel(target, left, right, Count{bytes.value() / element});
-  }
-  for (std::size_t at = 0; at < bytes.value(); at += kDividedBytes) {
-    const Count count{std::min(bytes.value() - at, kDividedBytes) / element};
-    spec_.kernel(target + at, left + at, right + at, count);
-    divide(target + at, target + at, count, spec_.bound->binding().dtype, spec_.divisor);
-  }
+  return {.kind = LocalWork::Kind::kReduce,
+          .dtype = dtype,
+          .target = slot.written + offset.value(),
+          .left = left,
+          .right = right,
+          .count = Count{bytes.value() / size_of(dtype).value()},
+          .kernel = spec_.kernel,
+          .divisor = divides_at(*slot.bound->action) ? spec_.divisor : 1};
 }
 
 /// Whether the action's result goes into the average as it is.
@@ -301,7 +386,8 @@ bool CollectiveOperation::divides_at(const Action& action) const {
 
 void CollectiveOperation::consume(void* context, Bytes offset, const std::byte* data, Bytes bytes) {
   const Slot& slot = *static_cast<const Slot*>(context);
-  slot.owner->reduce(slot, offset, data, bytes);
+  const CollectiveOperation& owner = *slot.owner;
+  owner.spec_.device->start(owner.reduction(slot, offset, data, bytes));
 }
 
 void CollectiveOperation::copy_along(void* context, Bytes end) {

@@ -5,11 +5,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "device/device.hpp"
 #include "engine/bound_program.hpp"
 #include "engine/operation.hpp"
 #include "farandole/types.hpp"
@@ -22,15 +24,14 @@ struct CollectiveSpec {
   OperationTerms terms;
   OperationId id;
   std::shared_ptr<const BoundProgram> bound;
-  ReduceKernel kernel = nullptr;  // none when nothing is reduced
-  std::size_t divisor = 1;        // what is reduced from all ranks is divided by it: the average
-  Count out_count;                // elements of `out` that the caller is promised
-  struct Narrowed {
-    std::byte* out = nullptr;
-    Count count;
-    DType dtype = DType::kUInt8;
-    std::size_t divisor = 1;
-  } narrowed;  // where the average of integers goes whose wide sums are in `out`
+  std::shared_ptr<Device> device;  // does the work of this rank
+  ReduceKernel kernel = nullptr;   // none when nothing is reduced
+  std::size_t divisor = 1;         // what is reduced from all ranks is divided by it: the average
+  Count out_count;                 // elements of `out` that the caller is promised
+  /// From the caller's input to `in`, before anything else, where `in` is a copy.
+  std::optional<LocalWork> before;
+  /// From `out`, in the end, to where the caller wants the average of integers.
+  std::optional<LocalWork> after;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   std::shared_ptr<std::byte> scratch;     // library memory, scratch_slots of the program
@@ -51,12 +52,14 @@ class CollectiveOperation final : public Operation {
   void set_id(OperationId id) override { spec_.id = id; }
   /// Ready to run once more on these buffers, which are in place if the last ones were. Nothing is
   /// allocated unless the name is long.
-  void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted) {
-    Operation::renew(name, submitted);
+  void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted,
+             const Gate& gate) {
+    Operation::renew(name, submitted, gate);
     set_buffers(in, out);
     entered_ = 0;
     round_ = {};
     open_count_ = 0;
+    phase_ = Phase::kBefore;
   }
   const OperationId* id() const override { return &spec_.id; }
   Signature signature() const override { return spec_.signature; }
@@ -76,24 +79,32 @@ class CollectiveOperation final : public Operation {
     const Slot* rides = nullptr;   // a copy: the send during which it is made
     const CollectiveOperation* owner = nullptr;
     // Of this run.
-    enum class State : std::uint8_t { kHeld, kOpen, kDone } state = State::kDone;
+    enum class State : std::uint8_t { kHeld, kOpen, kWorking, kDone } state = State::kDone;
+    Device::Ticket work = Device::kDone;  // kWorking
     std::byte* written = nullptr;
     const std::byte* operand_data = nullptr;
+    std::byte* arrival = nullptr;  // where what a device reduces arrives first
     Send send;
     Receive receive;
 
     bool receives() const { return transfer == &receive; }
   };
-  bool begin() override;
+  enum class Phase : std::uint8_t { kBefore, kRounds, kAfter };
+  bool begin() override { return advance(); }
   bool advance() override;  // zero or more rounds
   bool cancel() override;
   std::uint64_t progress() const override;
+  bool awaits_device() const override { return !spec_.device->works_at_once(); }
+  std::optional<LocalWork> last_work() const;
+  bool work_on(const LocalWork& work, bool& moved);
+  void start(Slot& slot, const LocalWork& work);
+  bool device_is_clear();
+  void make_room_for_arrivals(const BoundRound& round);
   bool next_round();  // false at the end of the program
   bool enter_round();
   bool bind_round();
   void attach(std::span<const BoundAction> actions, const BoundRound& round);
   void attach(Slot& slot, const BoundAction& bound);
-  void end_well();
   void open_round();
   void open(Slot& slot);
   void run_locally(Slot& slot);
@@ -101,6 +112,8 @@ class CollectiveOperation final : public Operation {
   bool close(Slot& slot);
   bool copy_further(Slot& slot);
   void copy(Slot& slot, Bytes bytes) const;  // on from where it is
+  LocalWork copying(const Slot& slot, Bytes offset, Bytes bytes) const;
+  LocalWork reduction(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
   std::span<Slot> round() { return std::span(slots_).subspan(round_.first, round_.count); }
   std::span<const Slot> round() const {
     return std::span(slots_).subspan(round_.first, round_.count);
@@ -116,7 +129,6 @@ class CollectiveOperation final : public Operation {
     buffers_[static_cast<std::size_t>(Buffer::kOut)] = spec_.out;
     buffers_[static_cast<std::size_t>(Buffer::kScratch)] = spec_.scratch.get();
   }
-  void reduce(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
   bool divides_at(const Action& action) const;
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);
   static void copy_along(void* context, Bytes end);
@@ -129,6 +141,12 @@ class CollectiveOperation final : public Operation {
   std::size_t entered_ = 0;       // rounds
   BoundRound round_;              // the current one
   std::uint32_t open_count_ = 0;  // its slots that are not kDone
+  Phase phase_ = Phase::kBefore;
+  // Of the work on whole buffers, before and after the rounds.
+  Count worked_;
+  Device::Ticket work_ = Device::kDone;
+  /// Of a device that does not work at once: what it reduces has come here, one after the other.
+  std::vector<std::byte> arrivals_;
   // Of a run that is bound as it goes.
   Binder binder_;
   std::vector<BoundAction> actions_;

@@ -16,6 +16,7 @@ constexpr std::uint32_t kStepsPerTimeCheck = 1024;
 // A look at the clock takes as long as a look for messages.
 constexpr int kPausesPerClock = 16;
 constexpr int kSleepMs = 100;  // deadlines are looked at this often in a quiet wait
+constexpr Clock::duration kSleep = std::chrono::milliseconds(kSleepMs);
 constexpr auto kSuspicion = std::chrono::milliseconds(800);
 constexpr int kUntimedLooks = 32;  // about a microsecond, over shared memory
 constexpr auto kEndPatience = std::chrono::seconds(2);
@@ -30,9 +31,14 @@ void pause() {
 
 std::unique_ptr<Engine> Engine::create(std::vector<Transport*> transports, Doorbell& doorbell,
                                        EngineOptions options) {
-  std::unique_ptr<Engine> engine(new Engine(std::move(transports), doorbell, std::move(options)));
+  auto engine = create_stepped(std::move(transports), doorbell, std::move(options));
   engine->thread_ = std::thread([raw = engine.get()] { raw->run(); });
   return engine;
+}
+
+std::unique_ptr<Engine> Engine::create_stepped(std::vector<Transport*> transports,
+                                               Doorbell& doorbell, EngineOptions options) {
+  return std::unique_ptr<Engine>(new Engine(std::move(transports), doorbell, std::move(options)));
 }
 
 Engine::Engine(std::vector<Transport*> transports, Doorbell& doorbell, EngineOptions options)
@@ -49,10 +55,14 @@ Engine::~Engine() {
 }
 
 void Engine::stop() {
-  stopping_.store(true);
+  if (stopping_.exchange(true)) return;
   doorbell_.ring();
   wake();
-  if (thread_.joinable()) thread_.join();
+  if (thread_.joinable()) {
+    thread_.join();
+  } else {
+    end_all(Deadline::after({}));
+  }
 }
 
 // Submitting and waiting -------------------------------------------------------------------------
@@ -192,13 +202,12 @@ void Engine::run() {
     }
     if (!stopping_.load()) work_.wait(seen, std::memory_order_seq_cst);
   }
-  while (!try_drive(Driver::kFenced)) std::this_thread::yield();
-  end_all();
+  end_all(Deadline::after(kEndPatience));
 }
 
-void Engine::end_all() {
+void Engine::end_all(Deadline patience) {
+  while (!try_drive(Driver::kFenced)) std::this_thread::yield();
   abort(Error{ErrorKind::kInternal, "the library was shut down while operations were in flight"});
-  const Deadline patience = Deadline::after(kEndPatience);
   do {
     step();
   } while ((first_ != nullptr || !submitted_.empty()) && !patience.passed());
@@ -286,13 +295,33 @@ void Engine::sleep() {
   doorbell_.arm();
   // Operations are stepped before transports; what these have ended is looked at as well.
   if (!step() && !step_operations()) {
-    using std::chrono::ceil, std::chrono::milliseconds;
-    const auto until_claims = ceil<milliseconds>(claims_due_ - Clock::now()).count();
-    const auto timeout = static_cast<int>(std::clamp<std::int64_t>(until_claims, 0, kSleepMs));
-    const int count = ::poll(wakers_.data(), wakers_.size(), timeout);
+    const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(quiet_time()).count();
+    const int count = ::poll(wakers_.data(), wakers_.size(), static_cast<int>(timeout));
     if (count > 0 && wakers_.front().revents != 0) doorbell_.drain();
   }
   doorbell_.disarm();
+}
+
+bool Engine::looks_are_needed() const {
+  for (const Operation* operation = first_; operation != nullptr; operation = operation->next) {
+    if (operation->needs_looks()) return true;
+  }
+  return false;
+}
+
+Clock::duration Engine::quiet_time() const {
+  const Clock::duration most = looks_are_needed() ? Clock::duration{} : kSleep;
+  return std::clamp<Clock::duration>(claims_due_ - Clock::now(), {}, most);
+}
+
+Clock::duration Engine::turn() {
+  if (!try_drive(Driver::kFenced)) return {};
+  do {
+    check_time();
+  } while (step() || step_operations());
+  const Clock::duration quiet = quiet_time();
+  stop_driving();
+  return quiet;
 }
 
 void Engine::check_time() {

@@ -59,6 +59,13 @@ class Engine {
   /// `transports` and `doorbell` outlive the engine.
   static std::unique_ptr<Engine> create(std::vector<Transport*> transports, Doorbell& doorbell,
                                         EngineOptions options);
+  /// The same without a progress thread: nothing happens but in turn(), so that a simulation can
+  /// run many engines on one thread. stop() does not wait for peers.
+  static std::unique_ptr<Engine> create_stepped(std::vector<Transport*> transports,
+                                                Doorbell& doorbell, EngineOptions options);
+  /// What a driver does from one sleep to the next: steps until nothing moves, and looks at the
+  /// time. Returns how long it may sleep if nothing comes.
+  Clock::duration turn();
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -90,7 +97,7 @@ class Engine {
   /// What did not end well here.
   Farewell withdrawn();
 
-  /// `departure.state` of a clean one is the text of that rank's Farewell.
+  /// `departure.state` of a clean one is that rank's Farewell, encoded.
   void departed(const Departure& departure);
   /// Both live, but what the one sends does not reach the other: fails every operation of both.
   void stalled(Rank from, Rank to, std::string_view what);
@@ -167,6 +174,7 @@ class Engine {
   void fail_affected();
   Operation* in_flight(OperationId id) const;
   void check_time();
+  bool looks_are_needed() const;
   void make_claims(Clock::time_point now);
   void report_disagreement(Operation& operation);
   void contradict(Operation& operation, const Claim& claim);
@@ -178,8 +186,9 @@ class Engine {
   Error excuse_error(const Operation& operation, const Disagreement& disagreement) const;
   ProcessName culprit(Rank rank) const;
   void sleep();
+  Clock::duration quiet_time() const;
   void run();  // the progress thread
-  void end_all();
+  void end_all(Deadline patience);
   std::string process(Rank rank) const;
 
   const std::vector<Transport*> transports_;

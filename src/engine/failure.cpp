@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-// The engine's other half: what happens when ranks go away or disagree.
+// What the engine does when ranks go away, and when a communicator is aborted.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -11,7 +11,6 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kDisputedMax = 64;
 constexpr std::size_t kAbortReasonBytesMax = 2000;
 constexpr auto kAnswerPause = std::chrono::milliseconds(5);
 
@@ -34,7 +33,9 @@ void Engine::abort(Error error) {
 }
 
 void Engine::departed(const Departure& departure) {
-  Gone gone{departure.rank, departure.reason, departure.clean, Farewell::parse(departure.state)};
+  // A state that cannot be read promises nothing, so whatever waits for that rank fails.
+  Gone gone{departure.rank, departure.reason, departure.clean,
+            decode_farewell(departure.state).value_or(Farewell())};
   post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
 }
 
@@ -123,16 +124,6 @@ void Engine::left(const Group& group) {
   });
 }
 
-bool Engine::is_ahead(OperationId id) {
-  const std::lock_guard lock(news_mutex_);
-  return communicators_.ahead(id);
-}
-
-bool Engine::freed_before(const Claim& claim) {
-  const std::lock_guard lock(news_mutex_);
-  return communicators_.freed_before(claim.id, claim.first);
-}
-
 void Engine::excuse(const Group& group, std::uint32_t sequence, const Error& why) {
   Disagreement disagreement{.id = {group.communicator, sequence},
                             .first = group.first(),
@@ -179,22 +170,6 @@ void Engine::take_news() {
   for (std::promise<std::string>& asker : news.askers) asker.set_value(list_operations());
 }
 
-void Engine::take_words(News& news) {
-  std::vector<Claim> passed;
-  {
-    const std::lock_guard lock(news_mutex_);
-    disagreements_.keep([&](OperationId id) { return communicators_.knows(id); });
-    passed = claims_.keep([&](OperationId id) { return communicators_.ahead(id); });
-  }
-  for (Disagreement& disagreement : news.excuses) {
-    options_.flood(encode(disagreement));
-    remember(std::move(disagreement));
-  }
-  for (Disagreement& disagreement : news.disagreements) take_disagreement(std::move(disagreement));
-  for (const Claim& claim : passed) take_claim(claim);
-  for (const Claim& claim : news.claims) take_claim(claim);
-}
-
 void Engine::note_trouble() {
   troubled_ = !gone_.empty() || !disagreements_.empty() || !claims_.empty() || group_aborted_ ||
               aborted_ != nullptr;
@@ -208,99 +183,12 @@ Operation* Engine::in_flight(OperationId id) const {
   return operation;
 }
 
-void Engine::take_disagreement(Disagreement disagreement) {
-  if (Operation* operation = in_flight(disagreement.id)) {
-    fail_disagreeing(*operation, disagreement);
-  } else {
-    disagreements_.add(std::move(disagreement));  // also if it has a number and will start at once
-  }
-}
-
-void Engine::take_claim(const Claim& claim) {
-  if (Operation* operation = in_flight(claim.id)) {
-    contradict(*operation, claim);
-  } else if (is_ahead(claim.id)) {
-    claims_.add(claim);
-  } else if (freed_before(claim)) {
-    options_.flood(encode(Disagreement{.id = claim.id,
-                                       .first = claim.first,
-                                       .reporter = options_.self,
-                                       .excuse = "it has freed the communicator"}));
-  } else {
-    retell(claim);
-  }
-}
-
-/// The operation has ended here. If it ended well all ranks have one signature. If it did not, they
-/// were told so; but this one may have heard it before it knew the communicator.
-void Engine::retell(const Claim& claim) {
-  const auto known = std::ranges::find(disputed_, claim.id, &Disagreement::id);
-  if (known == disputed_.end()) return;
-  if (known->reporter == options_.self || is_gone(known->reporter)) options_.flood(encode(*known));
-}
-
-void Engine::remember(Disagreement disagreement) {
-  if (disputed_.size() == kDisputedMax) disputed_.pop_front();
-  disputed_.push_back(std::move(disagreement));
-}
-
-/// Unless they agree; then there is nothing to add.
-void Engine::contradict(Operation& operation, const Claim& claim) {
-  if (operation.failing()) return;
-  if (claim.signature == operation.signature()) {
-    operation.group().patience = std::min(2 * operation.group().patience, kPatienceMax);
-    return operation.set_claimed();
-  }
-  Disagreement disagreement{
-      .id = claim.id, .first = claim.first, .reporter = options_.self, .other = claim.from};
-  disagreement.reported = operation.signature();
-  disagreement.seen = claim.signature;
-  options_.flood(encode(disagreement));
-  fail_disagreeing(operation, disagreement);
-}
-
-/// Says what the operations are that have not moved for so long that others may wait for the same.
-void Engine::make_claims(Clock::time_point now) {
-  claims_due_ = Clock::time_point::max();
-  std::vector<Claim> claims;
-  for (Operation* operation = first_; operation != nullptr; operation = operation->next) {
-    if (operation->id() == nullptr || operation->failing()) continue;
-    const auto still_since = operation->still_since();
-    if (!still_since) continue;
-    const OperationId id = *operation->id();
-    const Group& group = operation->group();
-    const auto due = *still_since + claims_after(id, group.self, group.size(), group.patience);
-    if (due <= now && claims.size() < Ahead<Claim>::kMax) {
-      claims.push_back({id, group.first(), options_.self, operation->signature()});
-      operation->set_claimed();
-    } else {
-      claims_due_ = std::min(claims_due_, due);
-    }
-  }
-  if (claims.empty()) return;
-  for (const Claim& claim : claims) {
-    const Group& group = in_flight(claim.id)->group();
-    group.patience = std::min(2 * group.patience, kPatienceMax);
-  }
-  options_.flood(encode(claims));
-}
-
 void Engine::start_after_trouble(Operation& operation) {
   if (aborted_) return fail(operation, *aborted_);
   if (operation.group().aborted()) return fail(operation, abort_error(operation.group()));
   if (operation.group().broken) return fail(operation, *operation.group().broken);
   if (const Gone* gone = gone_for(operation)) return fail(operation, gone_error(*gone, operation));
   recall(operation);
-}
-
-/// An operation starts: what was said about it counts now.
-void Engine::recall(Operation& operation) {
-  if (operation.id() == nullptr) return;
-  for (const Disagreement& disagreement : disagreements_.take(*operation.id())) {
-    fail_disagreeing(operation, disagreement);
-  }
-  for (const Claim& claim : claims_.take(*operation.id())) contradict(operation, claim);
-  note_trouble();
 }
 
 /// Ends it with an error that other ranks may not share.
@@ -370,61 +258,6 @@ Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
   error.culprit = culprit(gone.rank);
   error.operation = operation.description();
   return error;
-}
-
-void Engine::report_disagreement(Operation& operation) {
-  if (operation.id() == nullptr) return refuse_message(operation);
-  const Transfer& transfer = *operation.disagreement();
-  const Disagreement disagreement{.id = *operation.id(),
-                                  .first = operation.group().first(),
-                                  .reporter = options_.self,
-                                  .other = transfer.peer,
-                                  .reported = transfer.signature,
-                                  .seen = transfer.seen,
-                                  .reported_bytes = transfer.bytes.value(),
-                                  .seen_bytes = transfer.seen_bytes.value()};
-  options_.flood(encode(disagreement));
-  fail_disagreeing(operation, disagreement);
-}
-
-/// Its sender is done with it and knows nothing; only this rank can tell.
-void Engine::refuse_message(Operation& operation) {
-  const Transfer& transfer = *operation.disagreement();
-  operation.disagreed(Error{ErrorKind::kMismatch, "ranks disagree on " + operation.description() +
-                                                      ": " + process(transfer.peer) + " sent " +
-                                                      options_.describe(transfer.seen) + ", " +
-                                                      process(options_.self) + " expected " +
-                                                      options_.describe(transfer.signature)});
-}
-
-Error Engine::excuse_error(const Operation& operation, const Disagreement& disagreement) const {
-  const std::string what =
-      process(disagreement.reporter) + " could not take part in " + operation.description();
-  if (!disagreement.lost) {
-    return Error{ErrorKind::kMismatch, what + ": " + disagreement.excuse};
-  }
-  return Error{ErrorKind::kRankFailed, disagreement.excuse + " Therefore " + what + ".",
-               culprit(*disagreement.lost), operation.description()};
-}
-
-void Engine::fail_disagreeing(Operation& operation, const Disagreement& disagreement) {
-  if (operation.failing()) return;
-  operation.group().patience = kPatienceMin;
-  remember(disagreement);
-  if (!disagreement.excuse.empty())
-    return operation.disagreed(excuse_error(operation, disagreement));
-  const std::string reported = options_.describe(disagreement.reported);
-  const std::string seen = options_.describe(disagreement.seen);
-  std::string message = "ranks disagree on " + operation.description() + ": " +
-                        process(disagreement.reporter) + " asked for " + reported + ", " +
-                        process(disagreement.other) + " for " + seen;
-  if (disagreement.reported == disagreement.seen) {
-    message += " (messages of " + std::to_string(disagreement.reported_bytes) + " and " +
-               std::to_string(disagreement.seen_bytes) + " bytes)";
-  } else if (reported == seen) {
-    message += " (the same algorithm with other options or counts, or for another purpose)";
-  }
-  operation.disagreed(Error{ErrorKind::kMismatch, std::move(message)});
 }
 
 std::string Engine::state() {

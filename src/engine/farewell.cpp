@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <limits>
-#include <sstream>
+#include <utility>
+
+#include "bootstrap/wire.hpp"
 
 namespace farandole {
 namespace {
 
-constexpr char kCollectives = 'c';
-constexpr char kMessages = 'm';
+// What one element of a list takes.
+constexpr std::size_t kCollectiveBytes = 8, kMessagesBytes = 16;
 
 }  // namespace
 
@@ -39,35 +41,33 @@ void Farewell::limit(const Farewell& withdrawn) {
   }
 }
 
-std::string Farewell::text() const {
-  std::ostringstream text;
-  for (const auto& [communicator, next] : next_sequence) {
-    text << kCollectives << ' ' << communicator << ' ' << next << ' ';
+std::string encode(const Farewell& farewell) {
+  Writer writer;
+  writer.u32(static_cast<std::uint32_t>(farewell.next_sequence.size()));
+  for (const auto& [communicator, next] : farewell.next_sequence) {
+    writer.u32(communicator).u32(next);
   }
-  for (const auto& [with, count] : messages) {
-    text << kMessages << ' ' << with.first << ' ' << with.second << ' ' << count.sent << ' '
-         << count.received << ' ';
+  writer.u32(static_cast<std::uint32_t>(farewell.messages.size()));
+  for (const auto& [peer, count] : farewell.messages) {
+    writer.u32(peer.first).i32(peer.second).u32(count.sent).u32(count.received);
   }
-  return text.str();
+  return std::move(writer).bytes();
 }
 
-Farewell Farewell::parse(std::string_view text) {
+std::optional<Farewell> decode_farewell(std::string_view bytes) {
+  Reader reader(bytes);
   Farewell farewell;
-  std::istringstream words{std::string(text)};
-  char kind = 0;
-  std::uint32_t communicator = 0;
-  while (words >> kind >> communicator) {
-    if (kind == kCollectives) {
-      std::uint32_t next = 0;
-      if (words >> next) farewell.next_sequence[communicator] = next;
-    } else {
-      std::int32_t peer = 0;
-      Messages count;
-      if (words >> peer >> count.sent >> count.received) {
-        farewell.messages[{communicator, peer}] = count;
-      }
-    }
+  for (std::size_t left = reader.count(kCollectiveBytes); left > 0 && reader.ok(); --left) {
+    const std::uint32_t communicator = reader.u32(), next = reader.u32();
+    reader.require(farewell.next_sequence.emplace(communicator, next).second);
   }
+  for (std::size_t left = reader.count(kMessagesBytes); left > 0 && reader.ok(); --left) {
+    const std::uint32_t communicator = reader.u32();
+    const Farewell::Peer peer{communicator, reader.rank()};
+    const std::uint32_t sent = reader.u32(), received = reader.u32();
+    reader.require(farewell.messages.emplace(peer, Farewell::Messages{sent, received}).second);
+  }
+  if (!reader.complete()) return std::nullopt;
   return farewell;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,10 +34,10 @@ struct Farewell {
   }
   /// Promises no more than was not withdrawn there.
   void limit(const Farewell& withdrawn);
-
-  std::string text() const;
-  /// Reads what text() wrote; anything else says that nothing was started.
-  static Farewell parse(std::string_view text);
 };
+
+std::string encode(const Farewell& farewell);
+/// None if encode() does not write such bytes.
+std::optional<Farewell> decode_farewell(std::string_view bytes);
 
 }  // namespace farandole

@@ -15,7 +15,7 @@ bool Operation::step() {
     return clear;
   }
   if (started_) return advance();
-  if (!terms_.stream->reached(mark_)) return false;
+  if (!terms_.gate.is_open()) return false;
   started_ = true;
   return begin();
 }
@@ -27,7 +27,7 @@ void Operation::fail(Error error) {
 }
 
 void Operation::finish() {
-  terms_.stream->resume(mark_);
+  terms_.gate.leave();
   if (!handed_over) {
     phase_.store(kFinished, std::memory_order_relaxed);  // the caller's own, and it drives
     return;
@@ -72,6 +72,7 @@ void Operation::rename(std::string_view name) {
 }
 
 void Operation::look(Clock::time_point now) {
+  if (!started_) return;
   const std::uint64_t at = progress();
   if (!watch_) watch_ = Watch{now + terms_.timeout, now, at};
   if (watch_->progress == at) return;

@@ -11,9 +11,9 @@
 #include <string_view>
 
 #include "base/clock.hpp"
-#include "device/stream.hpp"
 #include "engine/farewell.hpp"
 #include "engine/group.hpp"
+#include "farandole/device.hpp"
 #include "farandole/result.hpp"
 #include "transport/transport.hpp"
 
@@ -23,8 +23,8 @@ namespace farandole {
 struct OperationTerms {
   std::shared_ptr<const Group> group;
   std::string name;  // the caller's, may be empty
-  std::shared_ptr<Stream> stream;
-  Clock::duration timeout{};
+  Gate gate;
+  Clock::duration timeout{};    // counts from when the input is there
   std::uint64_t submitted = 0;  // Ticks; 0: not looked at, since it may well end at once
 };
 
@@ -66,16 +66,19 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void on_complete(Told told);
 
   const OperationTerms& terms() const { return terms_; }
+  /// Whether only looking again shows that it can go on: the driver does not sleep meanwhile.
+  bool needs_looks() const { return !started_ ? !terms_.gate.is_open() : awaits_device(); }
   /// Looks at it for deadlines; counts from the first look.
   void look(Clock::time_point now);
-  bool overdue(Clock::time_point now) const { return now >= watch_->deadline; }
+  bool overdue(Clock::time_point now) const { return watch_ && now >= watch_->deadline; }
   /// Since when it has not moved, as far as looks have shown; none once somebody has said what it
   /// is, see Claim.
   std::optional<Clock::time_point> still_since() const {
-    return watch_->claimed ? std::nullopt : std::optional(watch_->moved_at);
+    return !watch_ || watch_->claimed ? std::nullopt : std::optional(watch_->moved_at);
   }
   /// All ranks hear, or have heard, what this rank would say.
   void set_claimed() {
+    if (!started_) return;  // it makes no claim before its input is there
     if (!watch_) look(Clock::now());
     watch_->claimed = true;
   }
@@ -112,14 +115,17 @@ class Operation : public std::enable_shared_from_this<Operation> {
   virtual bool cancel() = 0;
   /// Any number that changes while it moves.
   virtual std::uint64_t progress() const = 0;
+  /// Whether it waits for work of a device, of whose end nobody tells.
+  virtual bool awaits_device() const { return false; }
   void finish();
   /// "allreduce 'grad' (communicator 0, operation 17)"
   std::string describe(Collective collective, OperationId id) const;
   /// "; send to rank 3 16/64 bytes"
   static std::string describe(const Transfer& transfer, bool sends);
   /// Ready to run once more; of an operation that ended well and that nobody else holds.
-  void renew(std::string_view name, std::uint64_t submitted) {
+  void renew(std::string_view name, std::uint64_t submitted, const Gate& gate) {
     if (!terms_.name.empty() || !name.empty()) rename(name);
+    terms_.gate = gate;
     terms_.submitted = submitted;
     watch_.reset();
     started_ = false;
@@ -149,7 +155,6 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   OperationTerms terms_;
   std::optional<Watch> watch_;
-  Stream::Mark mark_ = 0;
   bool started_ = false;
   std::atomic<std::uint32_t> phase_{kRunning};
   std::atomic<Listener*> listeners_{nullptr};  // the latest first; whoever takes them calls them

@@ -17,7 +17,8 @@
 #include "base/settings.hpp"
 #include "frontend/call.hpp"
 #include "frontend/delegates.hpp"
-#include "planner/default_machine.hpp"
+#include "frontend/transports.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
@@ -36,7 +37,8 @@ Spread spread_of(const CommunicatorState& state) {
   Spread spread;
   std::string_view last;
   for (const Rank world_rank : state.group->world_ranks) {
-    const Member& member = state.context->members[static_cast<std::size_t>(world_rank.value())];
+    const Member& member =
+        state.context->membership.members[static_cast<std::size_t>(world_rank.value())];
     const std::int64_t there = ++ranks[member.host_id];
     if (there > 1 && last != member.host_id) spread.in_blocks = false;
     spread.ranks_per_host_max = std::max(spread.ranks_per_host_max, there);
@@ -44,7 +46,7 @@ Spread spread_of(const CommunicatorState& state) {
   }
   spread.hosts = static_cast<std::int64_t>(ranks.size());
   double most = 1;  // ranks per core
-  for (const auto& [host, cores] : state.context->cores) {
+  for (const auto& [host, cores] : state.context->membership.cores) {
     const auto found = ranks.find(host);
     if (found == ranks.end()) continue;
     const double here = static_cast<double>(found->second) / cores;
@@ -124,27 +126,18 @@ PlanTable& choices_of(CommunicatorState& state) {
   ContextState& context = *state.context;
   const Spread spread = spread_of(state);
   const std::int64_t ranks = state.group->size();
-  // A rank that is alone on its host has no peer whose memory it could read.
-  const bool shared_memory =
-      spread.hosts == 1 ? state.peer_memory : context.peer_memory && context.transport != "tcp";
   const Placement placement{ranks, spread.ranks_per_host_max, !spread.in_blocks};
-  const GroupShape shape{ranks, spread.hosts, spread.hosts == 1 && shared_memory};
-  const std::lock_guard lock(context.machine_mutex);
-  Machine machine = context.machine ? *context.machine
-                                    : default_machine(spread.ranks_per_host_max, spread.hosts,
-                                                      shared_memory, spread.cores);
-  state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.tuning,
+  const GroupShape shape{
+      ranks, spread.hosts,
+      transport_for(context.environment.transport, spread.hosts == 1).tuning_name};
+  const std::lock_guard lock(context.planning.machine_mutex);
+  Machine machine = context.planning.machine
+                        ? *context.planning.machine
+                        : assumed_machine(spread.ranks_per_host_max, spread.hosts,
+                                          context.environment.transport, spread.cores);
+  state.choices = std::make_unique<PlanTable>(machine, placement, shape, context.planning.tuning,
                                               reachable_delegates(state));
   return *state.choices;
-}
-
-Bytes larger_side(const Arguments& arguments, int rank_count) {
-  // Not this rank's extent, which is empty on one side away from the root.
-  const bool many = arguments.collective != Collective::kAllreduce &&
-                    arguments.collective != Collective::kReduce &&
-                    arguments.collective != Collective::kBroadcast;
-  const auto size = static_cast<std::size_t>(rank_count);
-  return Count{arguments.count.value() * (many ? size : 1)} * size_of(arguments.dtype);
 }
 
 Result<std::string> read_tuning_file() {
@@ -163,14 +156,14 @@ Result<std::string> read_tuning_file() {
     return wrong("which has " + std::to_string(text.size()) + " bytes",
                  "at most " + std::to_string(kTuningBytesMax));
   }
-  if (auto table = parse_tuning(text, *path); !table) return table.error();
+  if (auto table = parse_tuning(text, *path, transport_names()); !table) return table.error();
   return text;
 }
 
-Result<void> adopt_tuning(std::string_view text, ContextState& state) {
-  auto table = parse_tuning(text, "rank 0's FARANDOLE_TUNING");
+Result<void> adopt_tuning(std::string_view text, Planning& planning) {
+  auto table = parse_tuning(text, "rank 0's FARANDOLE_TUNING", transport_names());
   if (!table) return table.error();
-  state.tuning = *std::move(table);
+  planning.tuning = *std::move(table);
   return {};
 }
 
@@ -182,10 +175,10 @@ Result<void> Context::set_machine(const Machine& machine) {
   if (!valid) return valid;
   if (!same) return same;
   {
-    const std::lock_guard lock(state_->machine_mutex);
-    state_->machine = std::make_unique<const Machine>(machine);
+    const std::lock_guard lock(state_->planning.machine_mutex);
+    state_->planning.machine = std::make_unique<const Machine>(machine);
   }
-  for (const auto& communicator : living_communicators(*state_)) {
+  for (const auto& communicator : state_->communicators.living()) {
     const std::lock_guard lock(communicator->plans_mutex);
     communicator->choices.reset();
     communicator->operations.clear();
@@ -195,7 +188,7 @@ Result<void> Context::set_machine(const Machine& machine) {
 
 Result<void> Communicator::set_algorithm(Collective collective, Bytes bytes,
                                          std::string_view algorithm) {
-  if (!state_->context->origin.here()) return closed_error(*state_, "set_algorithm");
+  if (!state_->context->environment.origin.here()) return closed_error(*state_, "set_algorithm");
   if (!algorithm.empty()) {
     const auto parsed = parse_spec(collective, algorithm, size(), 0);
     if (!parsed) return parsed.error();

@@ -12,15 +12,12 @@ namespace farandole {
 /// The communicator's table of choices, made when it is first asked for. Needs plans_mutex.
 PlanTable& choices_of(CommunicatorState& state);
 
-/// Bytes of the larger side of a rank, as PlanTable::find() counts.
-Bytes larger_side(const Arguments& arguments, int rank_count);
-
 /// What rank 0 publishes for all: the text of the file that FARANDOLE_TUNING names; empty if none.
 /// Errors    kInvalidArgument naming the file and, where it makes no sense, the line.
 Result<std::string> read_tuning_file();
 
 /// Takes over the text that rank 0 has read.
-Result<void> adopt_tuning(std::string_view text, ContextState& state);
+Result<void> adopt_tuning(std::string_view text, Planning& planning);
 
 /// The card of the control plane under which it travels.
 inline constexpr const char* kTuningCard = "planner.tuning";

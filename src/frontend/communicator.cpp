@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "device/cpu/copy.hpp"
+#include "device/registry.hpp"
 #include "engine/collective.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
@@ -12,6 +12,7 @@
 #include "frontend/plan.hpp"
 #include "frontend/signature.hpp"
 #include "reduce/reduce.hpp"
+#include "transport/signature.hpp"
 
 namespace farandole {
 namespace {
@@ -19,18 +20,18 @@ namespace {
 using Lease = OperationCache::Lease;
 
 /// The memory that a schedule needs and the caller did not give.
-Result<void> stage(const Call& call, const Plan& plan, const ContextState& context, Count in_count,
-                   Count chunk, CollectiveSpec& spec) {
+Result<void> stage(const Call& call, const Plan& plan, const std::shared_ptr<Memory>& memory,
+                   Count in_count, Count chunk, CollectiveSpec& spec) {
   const Arguments& arguments = call.arguments;
   const Bytes element = size_of(arguments.dtype);
   if (const auto slots = static_cast<std::size_t>(plan.program()->scratch_slots); slots > 0) {
     const Bytes each = chunk * element;
-    auto scratch = allocate_shared(context.memory, Bytes{each.value() * slots});
+    auto scratch = allocate_shared(memory, Bytes{each.value() * slots});
     if (!scratch) return scratch.error();
     spec.scratch = *std::move(scratch);
   }
   if (spec.out == nullptr && plan.touches_out && arguments.collective == Collective::kReduce) {
-    auto out = allocate_shared(context.memory, arguments.count * element);
+    auto out = allocate_shared(memory, arguments.count * element);
     if (!out) return out.error();
     spec.staged_out = *std::move(out);
     spec.out = spec.staged_out.get();
@@ -39,25 +40,43 @@ Result<void> stage(const Call& call, const Plan& plan, const ContextState& conte
       reduces(arguments.collective) && arguments.reduction == Reduction::kPremultipliedSum;
   const bool aside = arguments.collective == Collective::kAlltoall && spec.in == spec.out;
   if ((!scales && !aside) || in_count.value() == 0) return {};
-  auto copy = allocate_anywhere(context.memory, in_count * element);
+  auto copy = allocate_anywhere(memory, in_count * element);
   if (!copy) return copy.error();
   spec.staged_in = *std::move(copy);
-  if (scales) {
-    scale(spec.staged_in.get(), spec.in, in_count, arguments.dtype, call.options.factor);
-  } else {
-    copy_bytes(spec.staged_in.get(), spec.in, (in_count * element).value());
-  }
+  spec.before = LocalWork{.kind = scales ? LocalWork::Kind::kScale : LocalWork::Kind::kCopy,
+                          .dtype = arguments.dtype,
+                          .target = spec.staged_in.get(),
+                          .left = spec.in,
+                          .count = in_count,
+                          .factor = call.options.factor};
   spec.in = spec.staged_in.get();
   return {};
 }
 
+// What a device has not finished cannot be passed on piece by piece.
+const FlowOf kNoFlow = [](int) { return Flow{}; };
+
+/// Whose memory the call's buffers lie in.
+Result<std::shared_ptr<Device>> device_of(const Arguments& arguments, const Extent& extents) {
+  const DeviceRegistry& devices = DeviceRegistry::instance();
+  auto device = devices.owner(extents.in.value() > 0 ? arguments.in : arguments.out);
+  if (extents.in.value() == 0 || extents.out.value() == 0) return device;
+  const auto other = devices.owner(arguments.out);
+  if (other == device) return device;
+  return bad_argument(name(arguments.collective), "out",
+                      "memory of device '" + std::string(other->name()) + "'",
+                      "memory of device '" + std::string(device->name()) + "', where 'in' lies");
+}
+
 /// The plan's program, bound to calls of this shape.
-Result<std::shared_ptr<const BoundProgram>> bind(const Call& call, Plan& plan, Layouts layout,
-                                                 std::optional<std::int64_t> offset,
-                                                 CommunicatorState& state) {
+Result<std::shared_ptr<const BoundProgram>> bound_to(const Call& call, Plan& plan, Layouts layout,
+                                                     std::optional<std::int64_t> offset,
+                                                     const Device& device,
+                                                     CommunicatorState& state) {
   const Arguments& arguments = call.arguments;
   const auto is_alike = [&](const Plan::Bound& one) {
-    return one.dtype == arguments.dtype && one.count == arguments.count && one.in_offset == offset;
+    return one.dtype == arguments.dtype && one.count == arguments.count &&
+           one.in_offset == offset && one.works_at_once == device.works_at_once();
   };
   if (!arguments.by_rank) {
     const std::lock_guard lock(state.plans_mutex);
@@ -66,17 +85,19 @@ Result<std::shared_ptr<const BoundProgram>> bind(const Call& call, Plan& plan, L
   }
   auto bound = BoundProgram::bind({plan.program(), std::move(layout.in), std::move(layout.out),
                                    std::move(layout.chunks), arguments.dtype, offset},
-                                  flow_of(state.group));
+                                  device.works_at_once() ? flow_of(state.group) : kNoFlow);
   if (!bound || arguments.by_rank) return bound;
   const std::lock_guard lock(state.plans_mutex);
   if (plan.bound.size() == Plan::kBoundMax) plan.bound.pop_front();
-  plan.bound.push_back({arguments.dtype, arguments.count, offset, *bound});
+  plan.bound.push_back({arguments.dtype, arguments.count, offset, device.works_at_once(), *bound});
   return bound;
 }
 
-Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState& state) {
+Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState& state,
+                                 std::shared_ptr<Device> device) {
   const Arguments& arguments = call.arguments;
   CollectiveSpec spec;
+  spec.device = std::move(device);
   if (reduces(arguments.collective)) {
     auto kernel = find_kernel(arguments.dtype, arguments.reduction);
     if (!kernel) return kernel.error();
@@ -92,15 +113,16 @@ Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState
   }
   const Bytes element = size_of(arguments.dtype);
   const Count chunk = layout.chunks.chunk_elements_max();
-  if (auto staged = stage(call, plan, *state.context, extents.in, chunk, spec); !staged) {
+  if (auto staged = stage(call, plan, state.context->fabric.memory, extents.in, chunk, spec);
+      !staged) {
     return staged.error();
   }
   const auto offset = in_offset(spec.in, extents.in * element, spec.out, extents.written * element);
-  auto bound = bind(call, plan, std::move(layout), offset, state);
+  auto bound = bound_to(call, plan, std::move(layout), offset, *spec.device, state);
   if (!bound) return bound.error();
   spec.bound = *std::move(bound);
   spec.signature = signature_of(call, plan);
-  spec.terms = terms_of(state, call.options.name);
+  spec.terms = terms_of(state, call.options.name, call.options.gate);
   return spec;
 }
 
@@ -111,17 +133,16 @@ bool widens(const Arguments& arguments, const Group& group) {
 }
 
 Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state,
-                                      std::shared_ptr<Plan>& plan) {
+                                      std::shared_ptr<Device> device, std::shared_ptr<Plan>& plan) {
   const Arguments& narrow = call.arguments;
   const Extent extents = extent(narrow, *state.group);
   const auto divisor = static_cast<std::size_t>(state.group->size());
   const std::size_t length = wide_length(narrow.dtype);
   const auto wide = [&](Count count) { return Count{count.value() * length}; };
   const Bytes element = size_of(DType::kInt64);
-  auto sums = allocate_anywhere(state.context->memory, wide(extents.in + Count{1}) * element);
+  auto sums =
+      allocate_anywhere(state.context->fabric.memory, wide(extents.in + Count{1}) * element);
   if (!sums) return sums.error();
-  widen(sums->get(), static_cast<const std::byte*>(narrow.in), extents.in, narrow.dtype, divisor,
-        1.0);
   std::vector<std::size_t> counts;
   for (const std::size_t count : narrow.in_counts) counts.push_back(count * length);
   Arguments sum = narrow;
@@ -132,28 +153,36 @@ Result<CollectiveSpec> make_wide_spec(const Call& call, CommunicatorState& state
   sum.reduction = Reduction::kSum;
   sum.in_counts = counts;
   const Call summing{sum, call.options};
-  auto found = find_plan(summing, state, PlanTable::Kind::kSchedule);
+  auto found = find_plan(summing, state, device->name(), PlanTable::Kind::kSchedule);
   if (!found) return found.error();
   plan = *std::move(found);
-  auto spec = make_spec(summing, *plan, state);
+  auto spec = make_spec(summing, *plan, state, std::move(device));
   if (!spec) return spec;
   spec->staged_in = *std::move(sums);
-  spec->narrowed = {static_cast<std::byte*>(narrow.out), extents.out, narrow.dtype, divisor};
+  spec->before = LocalWork{.kind = LocalWork::Kind::kWiden,
+                           .dtype = narrow.dtype,
+                           .target = spec->staged_in.get(),
+                           .left = static_cast<const std::byte*>(narrow.in),
+                           .count = extents.in,
+                           .divisor = divisor};
+  spec->after = LocalWork{.kind = LocalWork::Kind::kNarrow,
+                          .dtype = narrow.dtype,
+                          .target = static_cast<std::byte*>(narrow.out),
+                          .left = spec->out,
+                          .count = narrow.out == nullptr ? Count{0} : extents.out,
+                          .divisor = divisor};
   spec->signature = signature_of(call, *plan);
   return spec;
 }
 
-Result<CollectiveSpec> plan_and_spec(const Call& call, CommunicatorState& state,
-                                     std::shared_ptr<Plan>& plan) {
-  if (widens(call.arguments, *state.group)) return make_wide_spec(call, state, plan);
-  return make_spec(call, *plan, state);
-}
-
 Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& made) {
   if (auto valid = check_call(call, *state.group); !valid) return valid;
+  auto device = device_of(call.arguments, extent(call.arguments, *state.group));
+  if (!device) return device.error();
   std::shared_ptr<Plan> plan;
-  if (!widens(call.arguments, *state.group)) {
-    auto found = find_plan(call, state);
+  const bool wide = widens(call.arguments, *state.group);
+  if (!wide) {
+    auto found = find_plan(call, state, (*device)->name());
     if (!found) return found.error();
     plan = *std::move(found);
     if (plan->program() == nullptr) {
@@ -162,7 +191,8 @@ Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& m
       return {};
     }
   }
-  auto spec = plan_and_spec(call, state, plan);
+  auto spec = wide ? make_wide_spec(call, state, *std::move(device), plan)
+                   : make_spec(call, *plan, state, *std::move(device));
   if (!spec) return spec.error();
   auto operation = std::make_shared<CollectiveOperation>(*std::move(spec));
   const std::lock_guard lock(state.plans_mutex);
@@ -179,25 +209,30 @@ void number(Operation& operation, CommunicatorState& state) {
 /// before a byte of the operation has moved.
 Result<void> compare_across_ranks(const Operation& operation, CommunicatorState& state) {
   const Signature mine = operation.signature();
-  std::vector<Signature> all(static_cast<std::size_t>(state.group->size()));
+  Writer own;
+  write(own, mine);
+  std::string told(static_cast<std::size_t>(state.group->size()) * kSignatureBytes, '\0');
   const CallOptions options{
       .algorithm = "ring", .name = "argument check", .purpose = kArgumentCheck};
   const Arguments arguments{.collective = Collective::kAllgather,
-                            .in = &mine,
-                            .out = all.data(),
-                            .count = Count{sizeof(Signature)}};
+                            .in = own.bytes().data(),
+                            .out = told.data(),
+                            .count = Count{kSignatureBytes}};
   const Call call{arguments, options};
   Lease comparing = state.operations.find(call, *state.group);
   if (!comparing) {
     if (auto made = make_operation(call, state, comparing); !made) return made;
   }
   number(*comparing, state);
-  if (auto shown = state.context->engine->run(*comparing); !shown) return shown;
+  if (auto shown = state.context->fabric.engine->run(*comparing); !shown) return shown;
+  Reader reader(told);
+  const Signature first = read_signature(reader);
   bool equal = true;
-  std::string text;
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    equal &= all[r] == all[0];
-    text += (r == 0 ? "rank " : ", rank ") + std::to_string(r) + ": " + describe(all[r]);
+  std::string text = "rank 0: " + describe(first);
+  for (int rank = 1; rank < state.group->size(); ++rank) {
+    const Signature other = read_signature(reader);
+    equal &= other == first;
+    text += ", rank " + std::to_string(rank) + ": " + describe(other);
   }
   if (equal) return {};
   const std::string& called = operation.terms().name;
@@ -218,9 +253,11 @@ Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome)
   if (!operation) outcome = make_operation(call, state, operation);
   // Not the caller's mistake: the other ranks count this call, so it counts here as well.
   if (!outcome && outcome.error().kind != ErrorKind::kInvalidArgument) {
-    state.context->engine->excuse(*state.group, state.next_sequence.fetch_add(1), outcome.error());
+    state.context->fabric.engine->excuse(*state.group, state.next_sequence.fetch_add(1),
+                                         outcome.error());
   }
-  if (operation && state.context->check) outcome = compare_across_ranks(*operation, state);
+  if (operation && state.context->environment.check)
+    outcome = compare_across_ranks(*operation, state);
   if (!outcome) return Lease();
   number(*operation, state);
   return operation;
@@ -242,7 +279,7 @@ Result<Request> Communicator::start(const Arguments& arguments, const CallOption
   Result<void> outcome;
   const Lease operation = prepare({arguments, options}, *state_, outcome);
   if (!operation) return std::move(outcome).error();
-  state_->context->engine->submit(operation.shared(), options.background);
+  state_->context->fabric.engine->submit(operation.shared(), options.background);
   return Request(operation.shared(), state_->context);
 }
 
@@ -250,7 +287,7 @@ Result<void> Communicator::run(const Arguments& arguments, const CallOptions& op
   Result<void> outcome;
   const Lease operation = prepare({arguments, options}, *state_, outcome);
   if (!operation) return outcome;
-  return state_->context->engine->run(*operation);
+  return state_->context->fabric.engine->run(*operation);
 }
 
 Result<Request> Communicator::start(Collective collective, const void* in, void* out, Count count,

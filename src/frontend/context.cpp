@@ -14,71 +14,52 @@
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
-#include "transport/shm/shm_transport.hpp"
-#include "transport/tcp/session_connector.hpp"
-#include "transport/tcp/tcp_transport.hpp"
+#include "frontend/cores.hpp"
+#include "frontend/transports.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
 
-Result<void> make_memory(ContextState& state) {
-  auto memory = Memory::create(state.memory_reserve);
+Result<void> make_memory(Bytes reserve, Fabric& fabric) {
+  auto memory = Memory::create(reserve);
   if (!memory) return memory.error();
-  state.memory = *std::move(memory);
-  auto doorbell = Doorbell::create(ShmTransport::bell_word(*state.memory));
+  fabric.memory = *std::move(memory);
+  auto doorbell = Doorbell::create(Doorbell::word_in(*fabric.memory));
   if (!doorbell) return doorbell.error();
-  state.doorbell = *std::move(doorbell);
+  fabric.doorbell = *std::move(doorbell);
   return {};
 }
 
 Result<void> rendezvous(ContextState& state) {
   Session::Events events;
-  NewsRelay& relay = state.relay;
+  NewsRelay& relay = state.membership.relay;
   events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
   events.started = [&relay] { relay.started(); };
   events.stalled = [&relay](Rank from, Rank to, std::string_view what) {
     relay.stalled(from, to, what);
   };
-  state.fence.emplace();
-  auto cards = ShmTransport::cards(*state.memory, *state.doorbell);
+  state.fabric.fence.emplace();
+  auto cards = publish_transports(*state.fabric.memory, *state.fabric.doorbell);
   if (!cards) return cards.error();
-  if (state.job.rank == Rank{0}) {
+  if (state.environment.job.rank == Rank{0}) {
     auto tuning = read_tuning_file();
     if (!tuning) return tuning.error();
     if (!tuning->empty()) cards->emplace(kTuningCard, *std::move(tuning));
   }
   cards->emplace(kCoresCard, own_core_share().text());
-  auto session = Session::start(state.job, *std::move(cards), std::move(events));
-  state.job.store.reset();  // of no use any more
+  auto session = Session::start(state.environment.job, *std::move(cards), std::move(events));
+  state.environment.job.store.reset();  // of no use any more
   if (!session) return session.error();
-  state.session = *std::move(session);
-  settle(state, state.session->members());
+  state.membership.session = *std::move(session);
+  state.membership.settle(state.environment.job.rank, state.membership.session->members());
   // Ranks that share cores sleep often, and each sleep would pay for the fence. All ranks of a host
   // find the same.
-  if (shares_cores(state)) AsymmetricFence::disable();
-  const auto& published = state.members.front().cards;
+  if (state.membership.shares_cores()) AsymmetricFence::disable();
+  const auto& published = state.membership.members.front().cards;
   const auto tuning = published.find(kTuningCard);
-  return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state);
-}
-
-/// Which peers are reached through shared memory; the rest go over TCP.
-Result<std::set<int>> shared_peers(const ContextState& state) {
-  const std::string& wish = state.transport;
-  std::set<int> shared;
-  const std::string& here = own_member(state).host_id;
-  for (const Member& member : state.members) {
-    if (member.rank == state.job.rank || wish == "tcp") continue;
-    if (member.host_id == here) {
-      shared.insert(member.rank.value());
-    } else if (wish == "shm") {
-      return Error{ErrorKind::kUnsupported,
-                   "FARANDOLE_TRANSPORT is 'shm', but rank " + std::to_string(member.rank.value()) +
-                       " on " + member.host + " shares no memory with rank " +
-                       std::to_string(state.job.rank.value()) + "; allowed is auto or tcp."};
-    }
-  }
-  return shared;
+  return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state.planning);
 }
 
 // What a rank opens for itself: memory, doorbell, listener, control sockets, what wakes its
@@ -86,82 +67,23 @@ Result<std::set<int>> shared_peers(const ContextState& state) {
 constexpr std::size_t kOwnDescriptors = 24;
 
 /// Before the ranks meet; rank 0 has a connection with each then.
-Result<void> room_to_start(const ContextState& state) {
-  if (state.job.size == 1) return {};
-  const bool meets_all = state.job.rank == Rank{0};
+Result<void> room_to_start(const Job& job) {
+  if (job.size == 1) return {};
+  const bool meets_all = job.rank == Rank{0};
   return make_room_for_descriptors(
-      kOwnDescriptors + (meets_all ? static_cast<std::size_t>(state.job.size) : 0),
-      "rank " + std::to_string(state.job.rank.value()) + " of " + std::to_string(state.job.size));
-}
-
-/// [size] transports by world rank, none for this rank; the state owns them.
-Result<std::vector<Transport*>> make_transports(ContextState& state) {
-  const auto size = static_cast<std::size_t>(state.job.size);
-  std::vector<Transport*> by_rank(size, nullptr);
-  auto shared = shared_peers(state);
-  if (!shared) return shared.error();
-  if (!shared->empty()) {
-    ShmTransport::Options options;
-    options.peer_memory = state.peer_memory;
-    options.all_memory = state.peer_memory && shm::PeerProcess::pays();
-    auto shm = ShmTransport::create(state.job.rank, state.members, *state.memory, *state.doorbell,
-                                    std::move(options));
-    if (!shm) return shm.error();
-    for (const int rank : *shared) by_rank[static_cast<std::size_t>(rank)] = shm->get();
-    state.transports.push_back(*std::move(shm));
-  }
-  if (shared->size() + 1 < size) {
-    auto connections = number_setting("FARANDOLE_TCP_CONNECTIONS");
-    if (!connections) return connections.error();
-    state.connector = std::make_unique<tcp::SessionConnector>(*state.session);
-    tcp::TcpTransport::Options options;
-    options.connection_count = static_cast<int>(*connections);
-    const std::size_t peers = size - 1 - shared->size();
-    const auto each = static_cast<std::size_t>(*connections);
-    auto room = make_room_for_descriptors(
-        peers * each, std::to_string(each) + " TCP connections (FARANDOLE_TCP_CONNECTIONS) with " +
-                          "each of " + std::to_string(peers) + " ranks");
-    if (!room) return room.error();
-    options.on_link_lost = [&relay = state.relay](Rank peer) { relay.suspect(peer); };
-    auto tcp = tcp::TcpTransport::create(state.job.rank, state.job.size, *state.connector,
-                                         std::move(options));
-    if (!tcp) return tcp.error();
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      const auto as_int = static_cast<int>(rank);
-      if (as_int == state.job.rank.value() || shared->contains(as_int)) continue;
-      by_rank[rank] = tcp->get();
-    }
-    state.transports.push_back(*std::move(tcp));
-  }
-  return by_rank;
-}
-
-// Up to this many peers per transport are connected at start-up, when all ranks are there anyway.
-// Beyond it connections are made when a plan first needs them.
-constexpr std::size_t kConnectAtStartMax = 64;
-
-Result<void> connect_early(ContextState& state, const std::vector<Transport*>& by_rank) {
-  std::map<Transport*, std::vector<Rank>> peers;
-  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
-    if (by_rank[rank] != nullptr) peers[by_rank[rank]].push_back(Rank{static_cast<int>(rank)});
-  }
-  const Deadline deadline = Deadline::after(state.job.start_timeout);
-  for (const auto& [transport, ranks] : peers) {
-    if (ranks.size() > kConnectAtStartMax) continue;
-    if (auto connected = transport->connect(ranks, deadline); !connected) return connected;
-  }
-  return {};
+      kOwnDescriptors + (meets_all ? static_cast<std::size_t>(job.size) : 0),
+      "rank " + std::to_string(job.rank.value()) + " of " + std::to_string(job.size));
 }
 
 /// Until there is an engine to tell: whoever leaves now must not be waited for. Between processes
 /// it takes the start of all with it.
 void watch_start(ContextState& state) {
-  state.relay.watch([&state](const Departure& gone) {
-    for (const auto& transport : state.transports) {
-      for (int rank = 0; state.session && rank < state.job.size; ++rank) {
-        if (Rank{rank} != state.job.rank) transport->peer_failed(Rank{rank});
+  state.membership.relay.watch([&state](const Departure& gone) {
+    for (const auto& transport : state.fabric.transports) {
+      for (int rank = 0; state.membership.session && rank < state.environment.job.size; ++rank) {
+        if (Rank{rank} != state.environment.job.rank) transport->peer_failed(Rank{rank});
       }
-      if (state.session) continue;
+      if (state.membership.session) continue;
       if (gone.clean) {
         transport->peer_left(gone.rank);
       } else {
@@ -175,13 +97,13 @@ void watch_start(ContextState& state) {
 constexpr std::chrono::seconds kReadyPatience{5};
 
 /// This rank cannot begin. Says so to the others, and returns what is to blame.
-Error give_up(ContextState& state, Error error) {
-  if (!state.session) return error;
+Error give_up(Session* session, Error error) {
+  if (session == nullptr) return error;
   if (error.kind != ErrorKind::kInvalidArgument) {
-    auto failure = state.session->start_failure(Deadline::after(kNewsTime));
+    auto failure = session->start_failure(Deadline::after(kNewsTime));
     if (failure) error = *std::move(failure);
   }
-  state.session->give_up(error);
+  session->give_up(error);
   return error;
 }
 
@@ -189,8 +111,9 @@ Error give_up(ContextState& state, Error error) {
 Result<void> get_ready(ContextState& state, const std::vector<Transport*>& by_rank) {
   watch_start(state);
   if (auto connected = connect_early(state, by_rank); !connected) return connected;
-  if (!state.session) return {};
-  return state.session->begin(Deadline::after(state.job.start_timeout + kReadyPatience));
+  if (!state.membership.session) return {};
+  return state.membership.session->begin(
+      Deadline::after(state.environment.job.start_timeout + kReadyPatience));
 }
 
 /// What this rank has done its part in, for those who stay.
@@ -200,11 +123,10 @@ std::string farewell(ContextState& state) {
     all.next_sequence.merge(one.next_sequence);
     all.messages.merge(one.messages);
   };
-  for (const auto& communicator : living_communicators(state)) add(communicator->farewell());
-  const std::lock_guard lock(state.communicators_mutex);
-  for (const Farewell& one : state.retired) add(one);
-  all.limit(state.engine->withdrawn());
-  return all.text();
+  for (const auto& communicator : state.communicators.living()) add(communicator->farewell());
+  for (Farewell& one : state.communicators.last_words()) add(std::move(one));
+  all.limit(state.fabric.engine->withdrawn());
+  return encode(all);
 }
 
 /// Once, however often the process joins a job.
@@ -226,33 +148,40 @@ Result<std::unique_ptr<Context>> Context::from_job(const Job& job) {
   auto whole = complete(job);
   if (!whole) return whole.error();
   auto state = make_context_state();
-  state->job = *std::move(whole);
-  state->origin = Origin(state->job.rank.value());
-  if (state->job.rank == Rank{0}) warn_of_unknown_settings();
-  if (auto read = read_settings(*state); !read) return read.error();
+  state->environment.job = *std::move(whole);
+  state->environment.origin = Origin(state->environment.job.rank.value());
+  if (state->environment.job.rank == Rank{0}) warn_of_unknown_settings();
+  if (auto read = read_settings(state->environment); !read) return read.error();
   return join(std::move(state));
 }
 
 Result<std::unique_ptr<Context>> Context::join(std::shared_ptr<ContextState> state) {
-  if (auto room = room_to_start(*state); !room) return room.error();
-  if (auto made = make_memory(*state); !made) return made.error();
-  if (auto met = rendezvous(*state); !met) return give_up(*state, met.error());
+  if (auto room = room_to_start(state->environment.job); !room) return room.error();
+  if (auto made = make_memory(state->environment.memory_reserve, state->fabric); !made)
+    return made.error();
+  if (auto met = rendezvous(*state); !met)
+    return give_up(state->membership.session.get(), met.error());
   auto by_rank = make_transports(*state);
-  if (!by_rank) return give_up(*state, by_rank.error());
+  if (!by_rank) return give_up(state->membership.session.get(), by_rank.error());
   return begin(std::move(state), *by_rank);
 }
 
 Result<std::unique_ptr<Context>> Context::begin(std::shared_ptr<ContextState> state,
                                                 const std::vector<Transport*>& by_rank) {
-  auto options = engine_options(*state);
-  if (!options) return give_up(*state, options.error());
-  if (auto ready = get_ready(*state, by_rank); !ready) return give_up(*state, ready.error());
+  auto options = engine_options(state->membership);
+  if (!options) return give_up(state->membership.session.get(), options.error());
+  if (auto ready = get_ready(*state, by_rank); !ready)
+    return give_up(state->membership.session.get(), ready.error());
   std::vector<Transport*> distinct;
-  for (const auto& transport : state->transports) distinct.push_back(transport.get());
-  options->flood = [raw = state.get()](std::string_view message) { raw->tell_all(message); };
-  state->engine = Engine::create(std::move(distinct), *state->doorbell, *std::move(options));
-  state->relay.set_answer([raw = state.get()](std::string_view text) { raw->tell_all(text); });
-  state->relay.open(*state->engine);
+  for (const auto& transport : state->fabric.transports) distinct.push_back(transport.get());
+  options->flood = [raw = state.get()](std::string_view message) {
+    raw->membership.tell_all(message);
+  };
+  state->fabric.engine =
+      Engine::create(std::move(distinct), *state->fabric.doorbell, *std::move(options));
+  state->membership.relay.set_answer(
+      [raw = state.get()](std::string_view text) { raw->membership.tell_all(text); });
+  state->membership.relay.open(*state->fabric.engine);
   std::unique_ptr<Context> context(new Context(state));
   context->world_ = make_world(state, by_rank);
   return context;
@@ -265,19 +194,19 @@ Context::~Context() {
 }
 
 Rank Context::rank() const {
-  return state_->job.rank;
+  return state_->environment.job.rank;
 }
 int Context::size() const {
-  return state_->job.size;
+  return state_->environment.job.size;
 }
 int Context::local_rank() const {
-  return own_member(*state_).local_rank;
+  return state_->membership.own().local_rank;
 }
 int Context::local_size() const {
-  return farandole::local_size(*state_);
+  return state_->membership.local_size();
 }
 const std::string& Context::started_by() const {
-  return state_->job.started_by;
+  return state_->environment.job.started_by;
 }
 bool Context::reaches_all_memory() const {
   const std::vector<Transport*>& by_rank = world_->group->transports;
@@ -286,11 +215,11 @@ bool Context::reaches_all_memory() const {
   });
 }
 bool Context::occupies_host() const {
-  const int here = farandole::local_size(*state_), cores = host_cores(*state_);
-  return here == state_->job.size && cores > 0 && cores <= here;
+  const int here = state_->membership.local_size(), cores = state_->membership.host_cores();
+  return here == state_->environment.job.size && cores > 0 && cores <= here;
 }
 bool Context::shares_cores() const {
-  return farandole::shares_cores(*state_);
+  return state_->membership.shares_cores();
 }
 Communicator Context::world() const {
   return Communicator(world_);
@@ -298,23 +227,23 @@ Communicator Context::world() const {
 
 int Context::cross_rank() const {
   std::vector<std::string> hosts;
-  for (const Member& member : state_->members) {
+  for (const Member& member : state_->membership.members) {
     auto host = std::find(hosts.begin(), hosts.end(), member.host_id);
     if (host == hosts.end()) host = hosts.insert(hosts.end(), member.host_id);
-    if (member.rank == state_->job.rank) return static_cast<int>(host - hosts.begin());
+    if (member.rank == state_->environment.job.rank) return static_cast<int>(host - hosts.begin());
   }
   return 0;
 }
 
 int Context::cross_size() const {
   std::set<std::string> hosts;
-  for (const Member& member : state_->members) hosts.insert(member.host_id);
+  for (const Member& member : state_->membership.members) hosts.insert(member.host_id);
   return static_cast<int>(hosts.size());
 }
 
 std::vector<MemberInfo> Context::members() const {
   std::vector<MemberInfo> members;
-  for (const Member& member : state_->members) {
+  for (const Member& member : state_->membership.members) {
     members.push_back({member.rank.value(), member.local_rank, member.host, member.pid});
   }
   return members;
@@ -322,23 +251,23 @@ std::vector<MemberInfo> Context::members() const {
 
 Result<std::shared_ptr<std::byte>> Context::allocate(Bytes size) {
   // The parent has its own idea of what is free in the memory that both map.
-  if (!state_->origin.here()) return state_->origin.error("allocate");
-  return allocate_shared(state_->memory, size);
+  if (!state_->environment.origin.here()) return state_->environment.origin.error("allocate");
+  return allocate_shared(state_->fabric.memory, size);
 }
 
 Statistics Context::statistics() const {
   Statistics statistics;
-  statistics.operations = state_->engine->finished_count();
-  statistics.active_seconds = static_cast<double>(state_->engine->active_ns()) * 1e-9;
-  statistics.wait_seconds = static_cast<double>(state_->engine->waited_ns()) * 1e-9;
-  if (state_->session) statistics.strangers = state_->session->strangers();
-  for (const auto& transport : state_->transports) {
+  statistics.operations = state_->fabric.engine->finished_count();
+  statistics.active_seconds = static_cast<double>(state_->fabric.engine->active_ns()) * 1e-9;
+  statistics.wait_seconds = static_cast<double>(state_->fabric.engine->waited_ns()) * 1e-9;
+  if (state_->membership.session) statistics.strangers = state_->membership.session->strangers();
+  for (const auto& transport : state_->fabric.transports) {
     const TransportCounters counters = transport->counters();
     statistics.transports[std::string(transport->capabilities().name)] = {
         counters.sent_bytes, counters.sent_messages, counters.received_bytes,
         counters.received_messages};
   }
-  for (const auto& communicator : living_communicators(*state_)) {
+  for (const auto& communicator : state_->communicators.living()) {
     const std::lock_guard lock(communicator->plans_mutex);
     for (const auto& [key, plan] : communicator->plans) {
       Statistics::Calls& calls = statistics.plans[plan->label];
@@ -347,8 +276,7 @@ Statistics Context::statistics() const {
       calls.bytes += its.bytes;
     }
   }
-  const std::lock_guard lock(state_->communicators_mutex);
-  for (const auto& [label, gone] : state_->retired_plans) {
+  for (const auto& [label, gone] : state_->communicators.retired_calls()) {
     Statistics::Calls& calls = statistics.plans[label];
     calls.calls += gone.calls;
     calls.bytes += gone.bytes;
@@ -357,23 +285,25 @@ Statistics Context::statistics() const {
 }
 
 void Context::shutdown() {
-  if (!state_->origin.here()) return;  // the job has not lost anybody
+  if (!state_->environment.origin.here()) return;  // the job has not lost anybody
   const std::lock_guard lock(state_->shutdown_mutex);
   if (state_->closed.exchange(true)) return;
-  state_->gathering.close();
-  state_->engine->stop();  // what it ends now, this rank has not done its part in
+  state_->membership.gathering.close();
+  state_->fabric.engine->stop();  // what it ends now, this rank has not done its part in
   const std::string last_words = farewell(*state_);
-  if (state_->session) state_->session->leave(last_words);
-  if (state_->tell_threads) {
-    state_->tell_threads({state_->job.rank, true, "shut down", last_words});
+  if (state_->membership.session) state_->membership.session->leave(last_words);
+  if (state_->membership.tell_threads) {
+    state_->membership.tell_threads({state_->environment.job.rank, true, "shut down", last_words});
   }
-  state_->relay.close();
-  if (state_->timeline_on) (void)stop_timeline();  // the coordinators have recorded their last
+  state_->membership.relay.close();
+  if (state_->observability.records_timeline())
+    (void)stop_timeline();  // the coordinators have recorded their last
 }
 
 std::string Context::dump() const {
-  if (!state_->origin.here()) return state_->origin.error("dump").message + "\n";
-  return state_->engine->state();
+  if (!state_->environment.origin.here())
+    return state_->environment.origin.error("dump").message + "\n";
+  return state_->fabric.engine->state();
 }
 
 }  // namespace farandole

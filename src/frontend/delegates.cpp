@@ -14,14 +14,14 @@ namespace {
 DelegateMembers delegate_members(const CommunicatorState& state) {
   const ContextState& context = *state.context;
   DelegateMembers result;
-  result.job = context.job.id;
+  result.job = context.environment.job.id;
   result.communicator = state.group->communicator;
   result.self = state.group->self;
   for (const Rank world_rank : state.group->world_ranks) {
-    const Member& member = context.members[static_cast<std::size_t>(world_rank.value())];
+    const Member& member = context.membership.members[static_cast<std::size_t>(world_rank.value())];
     result.members.push_back({world_rank, member.host_id, member.pid});
   }
-  result.wake = [doorbell = context.doorbell.get()] { doorbell->ring(); };
+  result.wake = [doorbell = context.fabric.doorbell.get()] { doorbell->ring(); };
   return result;
 }
 
@@ -43,18 +43,13 @@ std::vector<const AlgorithmInfo*> reachable_delegates(const CommunicatorState& s
   return rows;
 }
 
-bool suits(const Delegate& delegate, const Call& call) {
-  const Arguments& arguments = call.arguments;
-  if (arguments.by_rank || call.options.deterministic) return false;
-  return delegate.supports({arguments.collective, arguments.dtype, arguments.reduction});
-}
-
-Error unsuited_error(const Call& call, const std::string& delegate) {
+Error unsuited_error(const Call& call, std::string_view device, const std::string& delegate) {
   const Arguments& arguments = call.arguments;
   std::string what(name(arguments.dtype));
   if (reduces(arguments.collective)) what += " " + std::string(name(arguments.reduction));
   if (arguments.by_rank) what += " with counts per rank";
   if (call.options.deterministic) what += " in the fixed order";
+  what += " in memory of device '" + std::string(device) + "'";
   return bad_argument(name(arguments.collective), "algorithm", delegate, "one that takes " + what);
 }
 
@@ -86,7 +81,7 @@ std::shared_ptr<Operation> make_delegate_operation(const Call& call, const Plan&
                                                    const CommunicatorState& state) {
   const Arguments& arguments = call.arguments;
   DelegateSpec spec;
-  spec.terms = terms_of(state, call.options.name);
+  spec.terms = terms_of(state, call.options.name, call.options.gate);
   spec.delegate = std::get<std::shared_ptr<DelegateGroup>>(plan.executable);
   spec.algorithm = plan.delegate_name;
   spec.call = {.collective = arguments.collective,

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/operation.hpp"
@@ -14,12 +15,9 @@ namespace farandole {
 /// Rows of the delegates that reach all ranks of the communicator.
 std::vector<const AlgorithmInfo*> reachable_delegates(const CommunicatorState& state);
 
-/// Whether a delegate can run the call: its collective and types, equal chunks, no order of
-/// operands that is asked for.
-bool suits(const Delegate& delegate, const Call& call);
-
-/// kInvalidArgument: the delegate `name` cannot run the call.
-Error unsuited_error(const Call& call, const std::string& name);
+/// kInvalidArgument: the delegate `name` cannot run the call, whose buffers lie in the memory of
+/// `device`.
+Error unsuited_error(const Call& call, std::string_view device, const std::string& name);
 
 /// The plan of calls by the delegate of a row, which they suit. Joins it at the communicator's
 /// first call. Errors    kInvalidArgument if it does not reach all ranks. Those of

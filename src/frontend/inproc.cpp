@@ -1,7 +1,5 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/inproc/inproc.hpp"
-
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -18,7 +16,8 @@
 #include "farandole/farandole.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/context_state.hpp"
-#include "transport/fault/fault_transport.hpp"
+#include "frontend/cores.hpp"
+#include "transport/registry.hpp"
 
 namespace farandole {
 namespace {
@@ -54,47 +53,38 @@ Members thread_members(int rank_count) {
   return members;
 }
 
-Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool peer_memory) {
+Result<std::shared_ptr<ContextState>> blank_state(int rank, int rank_count, bool peer_memory,
+                                                  const TransportRow& row) {
   auto state = make_context_state();
-  state->job.rank = Rank{rank};
-  state->origin = Origin(rank);
-  state->job.size = rank_count;
-  state->job.started_by = "threads";
-  if (auto read = apply_settings(state->job); !read) return read.error();
-  if (auto read = read_settings(*state); !read) return read.error();
+  state->environment.job.rank = Rank{rank};
+  state->environment.origin = Origin(rank);
+  state->environment.job.size = rank_count;
+  state->environment.job.started_by = "threads";
+  if (auto read = apply_settings(state->environment.job); !read) return read.error();
+  if (auto read = read_settings(state->environment); !read) return read.error();
   // Threads have one environment, so that there is nothing to publish.
   auto tuning = read_tuning_file();
   if (!tuning) return tuning.error();
-  if (auto adopted = adopt_tuning(*tuning, *state); !adopted) return adopted.error();
-  state->peer_memory = peer_memory;
+  if (auto adopted = adopt_tuning(*tuning, state->planning); !adopted) return adopted.error();
+  state->environment.peer_memory = peer_memory;
+  state->environment.transport = row.name;
   return state;
 }
 
-std::shared_ptr<ContextState> furnish(std::shared_ptr<ContextState> state, InprocRank rank,
-                                      const std::shared_ptr<Hub>& hub, bool faulty) {
-  const Rank self = state->job.rank;
-  settle(*state, thread_members(state->job.size));
-  state->memory = std::move(rank.memory);
-  state->doorbell = std::move(rank.doorbell);
-  if (faulty) {
-    FaultTransport::Options options;
-    options.seed = static_cast<std::uint64_t>(self.value()) + 1;
-    options.post_delay_max = 3;
-    options.reorder = true;
-    options.stall_every = 7;
-    options.wake_every = 5;
-    state->transports.push_back(
-        std::make_unique<FaultTransport>(std::move(rank.transport), options));
-  } else {
-    state->transports.push_back(std::move(rank.transport));
-  }
-  state->tell_threads = [hub, self](const Departure& departure) {
-    hub->others(self, [&](ContextState& other) { other.relay.departed(departure); });
+std::shared_ptr<ContextState> furnish(std::shared_ptr<ContextState> state, ThreadRank rank,
+                                      const std::shared_ptr<Hub>& hub) {
+  const Rank self = state->environment.job.rank;
+  state->membership.settle(self, thread_members(state->environment.job.size));
+  state->fabric.memory = std::move(rank.memory);
+  state->fabric.doorbell = std::move(rank.doorbell);
+  state->fabric.transports.push_back(std::move(rank.transport));
+  state->membership.tell_threads = [hub, self](const Departure& departure) {
+    hub->others(self, [&](ContextState& other) { other.membership.relay.departed(departure); });
   };
-  state->flood = [hub, self](std::string_view message) {
-    hub->others(self, [&](ContextState& other) { other.relay.notice(self, message); });
+  state->membership.flood = [hub, self](std::string_view message) {
+    hub->others(self, [&](ContextState& other) { other.membership.relay.notice(self, message); });
   };
-  hub->memories.push_back(state->memory);
+  hub->memories.push_back(state->fabric.memory);
   hub->states.push_back(state);
   return state;
 }
@@ -143,34 +133,36 @@ Result<std::vector<std::unique_ptr<Context>>> Context::inproc(int rank_count, bo
         ErrorKind::kInvalidArgument,
         "argument 'rank_count' is " + std::to_string(rank_count) + ", allowed is 1 to 256."};
   }
-  if (transport == "shm" || transport == "tcp") {
-    return over_loopback(rank_count, peer_memory, transport);
-  }
-  if (transport != "inproc" && transport != "kernel" && transport != "fault") {
+  const TransportRow* row =
+      find_transport(transport.empty() ? transport_names(true).front() : transport);
+  if (row == nullptr) {
+    std::string names;
+    for (const bool threads : {true, false}) {
+      for (const std::string_view name : transport_names(threads)) {
+        names += (names.empty() ? "" : ", ") + std::string(name);
+      }
+    }
     return Error{ErrorKind::kInvalidArgument,
-                 "argument 'transport' is '" + transport +
-                     "', allowed is inproc, kernel, fault, shm or tcp."};
+                 "argument 'transport' is '" + transport + "', allowed is one of " + names + "."};
   }
-  InprocOptions options;
-  options.peer_memory = peer_memory;
-  options.all_memory = transport == "kernel";
-  auto ranks = make_inproc(rank_count, options);
+  if (row->threads == nullptr) return over_loopback(rank_count, peer_memory, transport);
+  auto ranks = row->threads(rank_count, peer_memory);
   if (!ranks) return ranks.error();
   const auto id = random_bytes(8);
   if (!id) return id.error();
   auto hub = std::make_shared<Hub>();
   std::vector<std::shared_ptr<ContextState>> states;
   for (int rank = 0; rank < rank_count; ++rank) {
-    auto state = blank_state(rank, rank_count, peer_memory);
+    auto state = blank_state(rank, rank_count, peer_memory, *row);
     if (!state) return state.error();
-    (*state)->job.id = hexadecimal(*id);
-    states.push_back(furnish(*std::move(state), std::move((*ranks)[static_cast<std::size_t>(rank)]),
-                             hub, transport == "fault"));
+    (*state)->environment.job.id = hexadecimal(*id);
+    states.push_back(
+        furnish(*std::move(state), std::move((*ranks)[static_cast<std::size_t>(rank)]), hub));
   }
   return together(std::move(states), [&](std::shared_ptr<ContextState> state) {
     std::vector<Transport*> by_rank(static_cast<std::size_t>(rank_count),
-                                    state->transports[0].get());
-    by_rank[static_cast<std::size_t>(state->job.rank.value())] = nullptr;
+                                    state->fabric.transports[0].get());
+    by_rank[static_cast<std::size_t>(state->environment.job.rank.value())] = nullptr;
     return begin(std::move(state), by_rank);
   });
 }
@@ -187,11 +179,11 @@ Result<std::vector<std::unique_ptr<Context>>> Context::over_loopback(int rank_co
   const Secret secret(Transient(*std::move(bytes)).text);
   std::vector<std::shared_ptr<ContextState>> states;
   for (int rank = 0; rank < rank_count; ++rank) {
-    auto state = blank_state(rank, rank_count, peer_memory);
+    auto state = blank_state(rank, rank_count, peer_memory, *find_transport(transport));
     if (!state) return state.error();
-    (*state)->transport = transport;
-    (*state)->memory_reserve = Bytes{std::size_t{4} << 30};  // mapped rank_count^2 times here
-    Job& job = (*state)->job;
+    (*state)->environment.memory_reserve =
+        Bytes{std::size_t{4} << 30};  // mapped rank_count^2 times here
+    Job& job = (*state)->environment.job;
     job.id = hexadecimal(*id);
     job.secret = secret;
     job.address = "127.0.0.1";

@@ -7,6 +7,7 @@
 
 #include "base/owned_sum.hpp"
 #include "base/ticks.hpp"
+#include "device/registry.hpp"
 #include "frontend/call.hpp"
 
 namespace farandole {
@@ -73,7 +74,9 @@ OperationCache::Lease OperationCache::renewed(Slot& slot, const Call& call, cons
   if (slot.generation != generation_.load(std::memory_order_relaxed) ||
       !alike(slot.arguments, arguments, slot.extents) || slot.size_shift != options.size_shift ||
       slot.deterministic != options.deterministic || slot.purpose != options.purpose ||
-      slot.algorithm != options.algorithm || !is_free(slot.operation)) {
+      slot.algorithm != options.algorithm || !is_free(slot.operation) ||
+      !DeviceRegistry::instance().owns_alike(slot.arguments.in, arguments.in) ||
+      !DeviceRegistry::instance().owns_alike(slot.arguments.out, arguments.out)) {
     return Lease();
   }
   if (slot.arguments.in != arguments.in || slot.arguments.out != arguments.out) {
@@ -83,7 +86,7 @@ OperationCache::Lease OperationCache::renewed(Slot& slot, const Call& call, cons
   }
   add_owned(slot.calls, 1);
   const std::uint64_t now = slot.bytes <= kUntimedMax ? 0 : Ticks::now();
-  slot.operation->renew(arguments.in, arguments.out, options.name, now);
+  slot.operation->renew(arguments.in, arguments.out, options.name, now, options.gate);
   return lease;
 }
 

@@ -3,7 +3,6 @@
 #include "frontend/plan.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -15,47 +14,19 @@
 #include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/delegates.hpp"
-#include "frontend/fit.hpp"
+#include "planner/choice.hpp"
+#include "planner/fit.hpp"
 #include "schedule/passes/synchronize.hpp"
 #include "schedule/text.hpp"
 
 namespace farandole {
 namespace {
 
-std::string with_counts(Collective collective, int size) {
-  std::string known;
-  for (const AlgorithmInfo* info : algorithms()) {
-    if (info->collective != collective) continue;
-    const auto schedule = build_schedule(collective, info->name, size, 0);
-    if (schedule && takes_counts(*schedule))
-      known += (known.empty() ? "" : ", ") + std::string(info->name);
-  }
-  return known;
-}
-
-/// For calls with counts: the algorithms of least latency or fewest bytes among those that can.
-std::string choose_with_counts(Collective collective, bool peer_memory) {
-  switch (collective) {
-    case Collective::kAlltoall:
-      return "pairwise";
-    case Collective::kGather:
-    case Collective::kScatter:
-      return "direct";
-    default:
-      return peer_memory ? "direct" : "ring";
-  }
-}
-
-Bytes shifted(Bytes bytes, int shift) {
-  const double scaled = std::ldexp(static_cast<double>(bytes.value()), shift);
-  return Bytes{static_cast<std::size_t>(std::min(scaled, 0x1p62))};
-}
-
 /// The schedule of FARANDOLE_SCHEDULE that suits the call; null if there is none.
 const Schedule* written_for(const Call& call, const CommunicatorState& state) {
   if (call.options.deterministic) return nullptr;
   const Arguments& arguments = call.arguments;
-  const auto& schedules = state.context->schedules;
+  const auto& schedules = state.context->environment.schedules;
   const auto found = std::ranges::find_if(schedules, [&](const VerifiedSchedule& one) {
     const Schedule& schedule = one.schedule();
     return schedule.collective == arguments.collective &&
@@ -65,30 +36,29 @@ const Schedule* written_for(const Call& call, const CommunicatorState& state) {
   return found == schedules.end() ? nullptr : &found->schedule();
 }
 
-/// Whether the default may be this: any schedule, and a delegate that runs the call.
-bool may_take(const std::string& spec, const Call& call, PlanTable::Kind kind) {
-  const Delegate* delegate = find_delegate(call.arguments.collective, spec);
-  return delegate == nullptr || (kind == PlanTable::Kind::kAny && suits(*delegate, call));
+CallShape shape_of(const Call& call, const CommunicatorState& state, std::string_view device,
+                   PlanTable::Kind kind) {
+  const Arguments& arguments = call.arguments;
+  return {.collective = arguments.collective,
+          .count = arguments.count,
+          .dtype = arguments.dtype,
+          .reduction = arguments.reduction,
+          .rank_count = state.group->size(),
+          .by_rank = arguments.by_rank,
+          .deterministic = call.options.deterministic,
+          .device = device,
+          .peer_memory = state.peer_memory,
+          .size_shift = call.options.size_shift,
+          .kind = kind};
 }
 
-std::string choose(const Call& call, CommunicatorState& state, PlanTable::Kind kind) {
-  if (!call.options.algorithm.empty() && call.options.algorithm != "auto") {
-    return call.options.algorithm;
+Choice choose(const Call& call, const CallShape& shape, CommunicatorState& state) {
+  Wishes wishes{.call = call.options.algorithm};
+  if (const Schedule* written = written_for(call, state)) wishes.schedule = written->algorithm;
+  if (!state.unfit.contains(shape.collective)) {
+    wishes.setting = state.context->environment.algorithm;
   }
-  const Arguments& arguments = call.arguments;
-  if (arguments.by_rank) return choose_with_counts(arguments.collective, state.peer_memory);
-  if (const Schedule* written = written_for(call, state)) return written->algorithm;
-  const std::string& wish = state.context->algorithm;
-  if (!wish.empty() && may_take(wish, call, kind) && !state.unfit.contains(arguments.collective) &&
-      find_algorithm(arguments.collective, wish.substr(0, wish.find(':')))) {
-    return wish;
-  }
-  const Bytes bytes = larger_side(arguments, state.group->size());
-  const std::uint64_t size = shifted(bytes, call.options.size_shift).value();
-  PlanTable& choices = choices_of(state);
-  const std::string& best = choices.find(arguments.collective, size, kind);
-  if (may_take(best, call, kind)) return best;
-  return choices.find(arguments.collective, size, PlanTable::Kind::kSchedule);
+  return choose_algorithm(shape, wishes, [&]() -> PlanTable& { return choices_of(state); });
 }
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.
@@ -134,12 +104,12 @@ bool runs_counts(const Call& call, const std::string& algorithm, Plan& plan,
 
 /// That a peer cannot be reached, or has given up, may be the trace of a death in the group, of
 /// which the news are on their way.
-Error blame(const Group& group, ContextState& context, Error error) {
+Error blame(const Group& group, Membership& membership, Error error) {
   if (error.kind == ErrorKind::kInvalidArgument) return error;
-  const auto death = context.relay.death([&](Rank rank) { return group.contains(rank); },
-                                         Deadline::after(kNewsTime));
-  if (!death || death->rank == context.job.rank) return error;
-  const Member& member = context.members[static_cast<std::size_t>(death->rank.value())];
+  const auto death = membership.relay.death([&](Rank rank) { return group.contains(rank); },
+                                            Deadline::after(kNewsTime));
+  if (!death || death->rank == membership.self) return error;
+  const Member& member = membership.members[static_cast<std::size_t>(death->rank.value())];
   return Error{ErrorKind::kRankFailed,
                describe(member) + " " + death->reason + " while the ranks connected.",
                ProcessName{death->rank.value(), member.host, member.pid}};
@@ -163,7 +133,9 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
   auto program = std::make_shared<const Program>(specialize(*verified, group.self.value()));
   plan->touches_out = touches_out(*program);
   plan->algorithm = index_of(**info);
-  if (auto met = connect(group, *state.context, program->peers); !met) return met.error();
+  const auto start_timeout = state.context->environment.job.start_timeout;
+  if (auto met = connect(group, state.context->membership, start_timeout, program->peers); !met)
+    return met.error();
   plan->label = std::string(name(collective)) + " " + algorithm;
   std::set<std::string_view> used;
   for (const std::int64_t peer : program->peers) {
@@ -176,39 +148,40 @@ Result<std::shared_ptr<Plan>> make_plan(const Call& call, const std::string& alg
 
 }  // namespace
 
-Result<void> connect(const Group& group, ContextState& context,
+Result<void> connect(const Group& group, Membership& membership, std::chrono::milliseconds patience,
                      std::span<const std::int64_t> peers) {
   std::map<Transport*, std::vector<Rank>> ranks;
   for (const std::int64_t peer : peers) {
     const auto index = static_cast<std::size_t>(peer);
     ranks[group.transports[index]].push_back(group.world_ranks[index]);
   }
-  const Deadline deadline = Deadline::after(context.job.start_timeout);
+  const Deadline deadline = Deadline::after(patience);
   for (auto& [transport, through] : ranks) {
     if (auto connected = transport->connect(through, deadline); !connected) {
-      return blame(group, context, connected.error());
+      return blame(group, membership, connected.error());
     }
   }
   return {};
 }
 
 Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& state,
-                                        PlanTable::Kind kind) {
+                                        std::string_view device, PlanTable::Kind kind) {
   const Arguments& arguments = call.arguments;
   const Collective collective = arguments.collective;
   const std::int64_t root = has_root(collective) ? arguments.root.value() : 0;
+  const CallShape shape = shape_of(call, state, device, kind);
   const std::lock_guard lock(state.plans_mutex);
   for (;;) {
-    const std::string algorithm = choose(call, state, kind);
-    if (!may_take(algorithm, call, kind)) return unsuited_error(call, algorithm);
+    const auto [algorithm, reason] = choose(call, shape, state);
+    if (!may_run_by(shape, algorithm)) return unsuited_error(call, device, algorithm);
     const PlanKey key{collective, algorithm, root, call.options.deterministic,
                       needs_end_together(arguments)};
     auto found = state.plans.find(key);
     if (found == state.plans.end()) {
       auto made = make_plan(call, algorithm, state);
-      if (!made && made.error().kind == ErrorKind::kInvalidArgument &&
-          algorithm != call.options.algorithm && state.unfit.insert(collective).second) {
-        continue;  // The wish of the environment does not fit these ranks.
+      if (!made && made.error().kind == ErrorKind::kInvalidArgument && reason == Reason::kSetting) {
+        state.unfit.insert(collective);
+        continue;
       }
       if (!made) return made.error();
       found = state.plans.emplace(key, *std::move(made)).first;
@@ -218,7 +191,7 @@ Result<std::shared_ptr<Plan>> find_plan(const Call& call, CommunicatorState& sta
     }
     return bad_argument(
         name(collective), "algorithm", algorithm,
-        "with counts per rank one of " + with_counts(collective, state.group->size()));
+        "with counts per rank one of " + algorithms_with_counts(collective, state.group->size()));
   }
 }
 

@@ -96,13 +96,15 @@ Result<Request> Communicator::start(std::span<const Message> messages, const Cal
   auto copies = pair_own(messages, group.self, caller);
   if (!copies) return copies.error();
   const std::vector<std::int64_t> once(peers.begin(), peers.end());
-  if (auto met = connect(group, *state.context, once); !met) return met.error();
+  const auto start_timeout = state.context->environment.job.start_timeout;
+  if (auto met = connect(group, state.context->membership, start_timeout, once); !met)
+    return met.error();
   spec.copies = *std::move(copies);
   spec.terms = terms_of(state, options.name);
   const std::lock_guard lock(state.messages_mutex);
   number(spec.messages, state);
   auto operation = std::make_shared<BatchOperation>(std::move(spec));
-  state.context->engine->submit(operation, options.background);
+  state.context->fabric.engine->submit(operation, options.background);
   return Request(std::move(operation), state.context);
 }
 

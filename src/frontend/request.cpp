@@ -8,8 +8,9 @@ namespace {
 
 /// False if it is still running after `give_up`; the error if it failed.
 Result<bool> wait_until(Operation& operation, ContextState& context, Deadline give_up) {
-  if (!operation.finished() && !context.origin.here()) return context.origin.error("wait");
-  if (!operation.finished() && !context.engine->wait(operation, Ticks::now(), give_up)) {
+  if (!operation.finished() && !context.environment.origin.here())
+    return context.environment.origin.error("wait");
+  if (!operation.finished() && !context.fabric.engine->wait(operation, Ticks::now(), give_up)) {
     return false;
   }
   if (!operation.outcome()) return operation.outcome().error();
@@ -29,7 +30,7 @@ Result<bool> Request::wait_for(std::chrono::milliseconds timeout) {
 
 Result<bool> Request::test() {
   if (!operation_->finished()) {
-    if (!context_->origin.here()) return context_->origin.error("test");
+    if (!context_->environment.origin.here()) return context_->environment.origin.error("test");
     return false;
   }
   if (!operation_->outcome()) return operation_->outcome().error();
@@ -37,7 +38,8 @@ Result<bool> Request::test() {
 }
 
 Result<void> Request::on_complete(std::function<void(const Result<void>&)> told) {
-  if (!context_->origin.here()) return context_->origin.error("on_complete");
+  if (!context_->environment.origin.here())
+    return context_->environment.origin.error("on_complete");
   if (!told) {
     return Error{ErrorKind::kInvalidArgument,
                  "on_complete: argument 'told' is empty, allowed is a function."};
@@ -47,8 +49,8 @@ Result<void> Request::on_complete(std::function<void(const Result<void>&)> told)
 }
 
 void Request::abort(const std::string& why) {
-  if (!context_->origin.here()) return;
-  context_->engine->abort(Error{ErrorKind::kInternal, why});
+  if (!context_->environment.origin.here()) return;
+  context_->fabric.engine->abort(Error{ErrorKind::kInternal, why});
 }
 
 }  // namespace farandole

@@ -7,57 +7,65 @@
 #include "engine/batch.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
+#include "frontend/split_request.hpp"
 
 namespace farandole {
 namespace {
 
-/// What a rank says when a communicator is split.
-struct Wish {
-  std::int64_t color = 0, key = 0;
-  std::uint32_t takes_part = 0;
-  std::uint32_t number = 0;  // the least that is free here
-};
+/// The requests of all ranks of the parent; the same, or the same error, on each of them.
+Result<std::vector<SplitRequest>> gather(Communicator& parent, const SplitRequest& mine,
+                                         const CallOptions& options) {
+  const std::string own = encode(mine);
+  const auto size = static_cast<std::size_t>(parent.size());
+  std::string told(size * kSplitRequestBytes, '\0');
+  auto gathered =
+      parent.allgather(own.data(), told.data(), Count{own.size()}, DType::kUInt8, options);
+  if (!gathered) return gathered.error();
+  std::vector<SplitRequest> all;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const std::string_view bytes(told.data() + rank * kSplitRequestBytes, kSplitRequestBytes);
+    const auto request = decode_split_request(bytes);
+    if (!request) {
+      return Error{ErrorKind::kInternal,
+                   "split: rank " + std::to_string(rank) + " sent a malformed request."};
+    }
+    all.push_back(*request);
+  }
+  return all;
+}
 
-/// Gathers the wishes and agrees on a number that is free on every rank of the parent, above all
+/// Gathers the requests and agrees on a number that is free on every rank of the parent, above all
 /// that any of them used. Two threads may split two parents at once, so that a number which was
 /// free when it was offered is gone when all have seen it; then everybody tries again.
-Result<std::vector<Wish>> agree(Communicator& parent, ContextState& context, Wish mine,
-                                std::uint32_t& number) {
+Result<std::vector<SplitRequest>> agree(Communicator& parent, CommunicatorRegistry& communicators,
+                                        SplitRequest mine, std::uint32_t& number) {
   const CallOptions options{.name = "split", .purpose = kSplit};
-  std::vector<Wish> all(static_cast<std::size_t>(parent.size()));
   for (;;) {
-    {
-      const std::lock_guard lock(context.communicators_mutex);
-      mine.number = context.last_communicator + 1;
-    }
-    auto told = parent.allgather(&mine, all.data(), Count{sizeof(Wish)}, DType::kUInt8, options);
-    if (!told) return told.error();
-    number = std::ranges::max(all, {}, &Wish::number).number;
+    mine.number = communicators.next_number();
+    auto all = gather(parent, mine, options);
+    if (!all) return all;
+    number = std::ranges::max(*all, {}, &SplitRequest::number).number;
     if (number >= kGroupNumbers) {
       return Error{ErrorKind::kInternal, "split: all numbers for communicators are used up."};
     }
-    std::uint8_t free = 0;
-    {
-      const std::lock_guard lock(context.communicators_mutex);
-      free = number > context.last_communicator ? 1 : 0;
-      if (free != 0) context.last_communicator = number;
-    }
+    std::uint8_t free = communicators.take_number(number) ? 1 : 0;
     auto agreed = parent.allreduce(&free, &free, Count{1}, DType::kUInt8, Reduction::kMin, options);
     if (!agreed) return agreed.error();
     if (free != 0) return all;
   }
 }
 
-std::shared_ptr<const Group> make_group(const Group& parent, const std::vector<Wish>& wishes,
+std::shared_ptr<const Group> make_group(const Group& parent,
+                                        const std::vector<SplitRequest>& requests,
                                         std::uint32_t number) {
   const auto self = static_cast<std::size_t>(parent.self.value());
   std::vector<std::size_t> members;
-  for (std::size_t rank = 0; rank < wishes.size(); ++rank) {
-    if (wishes[rank].takes_part != 0 && wishes[rank].color == wishes[self].color) {
+  for (std::size_t rank = 0; rank < requests.size(); ++rank) {
+    if (requests[rank].takes_part && requests[rank].color == requests[self].color) {
       members.push_back(rank);
     }
   }
-  std::ranges::stable_sort(members, {}, [&](std::size_t rank) { return wishes[rank].key; });
+  std::ranges::stable_sort(members, {}, [&](std::size_t rank) { return requests[rank].key; });
   auto group = std::make_shared<Group>();
   group->communicator = number;
   for (const std::size_t rank : members) {
@@ -94,12 +102,12 @@ Result<void> check_list(const char* call, std::span<const Rank> ranks, int size)
 Result<std::optional<Communicator>> Communicator::split(std::optional<std::int64_t> color,
                                                         std::int64_t key) {
   if (!is_open(*state_)) return closed_error(*state_, "split");
-  const Wish mine{color.value_or(0), key, color ? 1u : 0u};
+  const SplitRequest mine{color.value_or(0), key, color.has_value()};
   std::uint32_t number = 0;
-  auto wishes = agree(*this, *state_->context, mine, number);
-  if (!wishes) return wishes.error();
+  auto requests = agree(*this, state_->context->communicators, mine, number);
+  if (!requests) return requests.error();
   if (!color) return std::optional<Communicator>();
-  auto group = make_group(*state_->group, *wishes, number);
+  auto group = make_group(*state_->group, *requests, number);
   return std::optional(Communicator(make_communicator(state_->context, std::move(group))));
 }
 
@@ -147,17 +155,17 @@ Result<Communicator> Communicator::create_group(std::span<const Rank> ranks, int
     group->transports.push_back(parent.transports[at]);
     key.ranks.push_back(parent.world_ranks[at].value());
   }
-  const auto patience = timeout.value_or(context.job.start_timeout);
-  const auto number =
-      context.gathering.gather(context.job.rank, context.members, key, Deadline::after(patience),
-                               [&](std::string_view message) { context.tell_all(message); });
+  const auto patience = timeout.value_or(context.environment.job.start_timeout);
+  const auto number = context.membership.gathering.gather(
+      context.environment.job.rank, context.membership.members, key, Deadline::after(patience),
+      [&](std::string_view message) { context.membership.tell_all(message); });
   if (!number) return number.error();
   group->communicator = *number;
   return Communicator(make_communicator(state_->context, std::move(group)));
 }
 
 Result<Communicator> Communicator::node() {
-  const Members& members = state_->context->members;
+  const Members& members = state_->context->membership.members;
   const auto host = [&](Rank world_rank) -> const std::string& {
     return members[static_cast<std::size_t>(world_rank.value())].host_id;
   };
@@ -169,7 +177,7 @@ Result<Communicator> Communicator::node() {
 }
 
 Result<Communicator> Communicator::across() {
-  const Members& members = state_->context->members;
+  const Members& members = state_->context->membership.members;
   const std::vector<Rank>& ranks = world_ranks();
   const auto self = static_cast<std::size_t>(rank().value());
   const auto host = [&](std::size_t at) -> const std::string& {
@@ -184,7 +192,7 @@ Result<Communicator> Communicator::across() {
 
 Result<void> Communicator::abort(const std::string& reason) {
   if (is_open(*state_)) {
-    state_->context->engine->abort(*state_->group, reason);
+    state_->context->fabric.engine->abort(*state_->group, reason);
     return {};
   }
   const Error error = closed_error(*state_, "abort");
@@ -192,7 +200,7 @@ Result<void> Communicator::abort(const std::string& reason) {
 }
 
 Result<void> Communicator::free() {
-  if (!state_->context->origin.here()) return closed_error(*state_, "free");
+  if (!state_->context->environment.origin.here()) return closed_error(*state_, "free");
   if (state_->group->communicator == 0) {
     return Error{ErrorKind::kInvalidArgument,
                  "free: the world cannot be freed; shutdown() leaves the job."};

@@ -25,34 +25,22 @@ std::string path_of_rank(std::string path, int rank) {
 }  // namespace
 
 Result<void> Context::start_timeline(const std::string& path) {
-  if (!state_->origin.here()) return state_->origin.error("start_timeline");
-  const std::lock_guard lock(state_->timeline_mutex);
-  if (state_->timeline) {
-    return Error{ErrorKind::kInvalidArgument,
-                 "start_timeline: one is being recorded already; stop_timeline() ends it."};
-  }
-  const Member& self = state_->members[static_cast<std::size_t>(rank().value())];
-  auto opened = coordinator::Timeline::open({.path = path_of_rank(path, rank().value()),
-                                             .rank = rank().value(),
-                                             .size = size(),
-                                             .host = self.host,
-                                             .pid = self.pid,
-                                             .clock_offset_ns = state_->clock_offset_ns.load()});
-  if (!opened) return opened.error();
-  state_->timeline = *std::move(opened);
-  state_->timeline_on = true;
-  return {};
+  if (!state_->environment.origin.here()) return state_->environment.origin.error("start_timeline");
+  const Member& self = state_->membership.own();
+  Observability& observability = state_->observability;
+  return observability.start_timeline([&] {
+    return coordinator::Timeline::open({.path = path_of_rank(path, rank().value()),
+                                        .rank = rank().value(),
+                                        .size = size(),
+                                        .host = self.host,
+                                        .pid = self.pid,
+                                        .clock_offset_ns = observability.clock_offset_ns.load()});
+  });
 }
 
 Result<void> Context::stop_timeline() {
-  if (!state_->origin.here()) return state_->origin.error("stop_timeline");
-  std::shared_ptr<coordinator::Timeline> ended;
-  {
-    const std::lock_guard lock(state_->timeline_mutex);
-    ended = std::move(state_->timeline);
-    state_->timeline_on = false;
-  }
-  if (ended) return ended->close();
+  if (!state_->environment.origin.here()) return state_->environment.origin.error("stop_timeline");
+  if (const auto ended = state_->observability.stop_timeline()) return ended->close();
   return Error{ErrorKind::kInvalidArgument, "stop_timeline: none is being recorded."};
 }
 

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "model/machine.hpp"
+#include "model/message_cost.hpp"
 
 namespace farandole {
 
-/// What is assumed of hosts of which nobody has given a description: that ranks of one host meet in
-/// its memory, or over loopback, and hosts by TCP over one switch. The constants decide between
-/// algorithms well on usual machines; they predict no times. `cores`: of each host; 0: enough.
-Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, bool shared_memory,
-                        std::int64_t cores = 0);
+/// What is assumed of hosts that nobody has described: ranks of one host, whose messages cost
+/// `inside`, and hosts whose messages, costing `between`, meet at one switch.
+Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, const MessageCost& inside,
+                        const MessageCost& between);
 
 }  // namespace farandole

@@ -41,12 +41,22 @@ const std::string& PlanTable::find(Collective collective, std::uint64_t bytes, K
   return cell.empty() ? fill(collective, SizeClass::limit(size_class), kind, cell) : cell;
 }
 
+bool PlanTable::tuned(Collective collective, std::uint64_t bytes, Kind kind) const {
+  return !tuned_spec(collective, SizeClass::limit(SizeClass::of(bytes)), kind).empty();
+}
+
+/// Empty if the tuning table names none, or a delegate where none may be taken.
+std::string_view PlanTable::tuned_spec(Collective collective, std::uint64_t bytes,
+                                       Kind kind) const {
+  const std::string_view spec = tuning_.find(collective, bytes, shape_);
+  const bool may = kind == Kind::kAny || find_delegate(collective, spec) == nullptr;
+  return may ? spec : std::string_view();
+}
+
 const std::string& PlanTable::fill(Collective collective, std::uint64_t bytes, Kind kind,
                                    std::string& cell) {
-  const std::string_view tuned = tuning_.find(collective, bytes, shape_);
-  if (!tuned.empty() && (kind == Kind::kAny || find_delegate(collective, tuned) == nullptr)) {
-    return cell = tuned;
-  }
+  const std::string_view tuned = tuned_spec(collective, bytes, kind);
+  if (!tuned.empty()) return cell = tuned;
   PlanOptions options;
   if (kind == Kind::kAny) options.delegates = delegates_;
   return cell = choose(plan(collective, static_cast<double>(bytes), levels_, options)).spec;

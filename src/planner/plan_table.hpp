@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "algorithms/registry.hpp"
@@ -41,6 +42,9 @@ class PlanTable {
   /// The spec for a call; stays where it is until set(). `bytes` as predict() counts.
   const std::string& find(Collective collective, std::uint64_t bytes, Kind kind = Kind::kAny);
 
+  /// Whether a table names that spec: the tuning table, or an entry of set().
+  bool tuned(Collective collective, std::uint64_t bytes, Kind kind = Kind::kAny) const;
+
   /// From now on calls in the size class of `bytes` take `spec`; empty: what they took before.
   /// Goes before the tuning table, as an entry of its own.
   void set(Collective collective, std::uint64_t bytes, std::string_view spec);
@@ -49,6 +53,7 @@ class PlanTable {
 
  private:
   using Classes = std::array<std::string, SizeClass::kCount>;
+  std::string_view tuned_spec(Collective collective, std::uint64_t bytes, Kind kind) const;
   const std::string& fill(Collective collective, std::uint64_t bytes, Kind kind, std::string& cell);
 
   Levels levels_;

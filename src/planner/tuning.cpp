@@ -42,8 +42,9 @@ std::optional<Number> number(std::string_view text) {
 /// One line, for what is said when it is wrong.
 class Line {
  public:
-  Line(std::string place, std::vector<std::string_view> words)
-      : place_(std::move(place)), words_(std::move(words)) {}
+  Line(std::string place, std::vector<std::string_view> words,
+       const std::vector<std::string_view>& transports)
+      : place_(std::move(place)), words_(std::move(words)), transports_(transports) {}
 
   Result<TuningEntry> read() const {
     TuningEntry entry;
@@ -71,16 +72,21 @@ class Line {
     const std::string_view rest = sign == std::string_view::npos ? "" : word.substr(sign);
     if (key == "ranks" && rest.starts_with('=')) return count(word, rest.substr(1), entry.ranks);
     if (key == "hosts" && rest.starts_with('=')) return count(word, rest.substr(1), entry.hosts);
-    if (word == "transport=shm" || word == "transport=tcp") {
-      entry.transport =
-          word.ends_with("shm") ? TuningEntry::Transport::kShm : TuningEntry::Transport::kTcp;
+    if (key == "transport" && rest.starts_with('=') &&
+        std::ranges::find(transports_, rest.substr(1)) != transports_.end()) {
+      entry.transport = rest.substr(1);
       return {};
     }
     if (word.starts_with("bytes<=")) return bytes(word, rest.substr(2), entry.bytes_max);
     if (word.starts_with("bytes>")) {
       return bytes(word, rest.substr(1), entry.bytes_above.emplace());
     }
-    return wrong("condition", word, "ranks=N, hosts=N, transport=shm|tcp, bytes>N or bytes<=N");
+    std::string names;
+    for (const std::string_view name : transports_) {
+      names += (names.empty() ? "" : "|") + std::string(name);
+    }
+    return wrong("condition", word,
+                 "ranks=N, hosts=N, transport=" + names + ", bytes>N or bytes<=N");
   }
 
   Result<void> count(std::string_view word, std::string_view text, std::int64_t& into) const {
@@ -112,6 +118,7 @@ class Line {
 
   const std::string place_;
   const std::vector<std::string_view> words_;
+  const std::vector<std::string_view>& transports_;
 };
 
 }  // namespace
@@ -120,9 +127,7 @@ bool TuningEntry::matches(Collective asked, std::uint64_t bytes, const GroupShap
   if (asked != collective) return false;
   if (ranks != 0 && ranks != group.ranks) return false;
   if (hosts != 0 && hosts != group.hosts) return false;
-  if (transport != Transport::kAny && (transport == Transport::kShm) != group.shared_memory) {
-    return false;
-  }
+  if (!transport.empty() && transport != group.transport) return false;
   return bytes <= bytes_max && (!bytes_above || bytes > *bytes_above);
 }
 
@@ -134,7 +139,8 @@ std::string_view TuningTable::find(Collective collective, std::uint64_t bytes,
   return {};
 }
 
-Result<TuningTable> parse_tuning(std::string_view text, const std::string& file) {
+Result<TuningTable> parse_tuning(std::string_view text, const std::string& file,
+                                 const std::vector<std::string_view>& transports) {
   TuningTable table;
   bool headed = false;
   for (std::size_t at = 0, line = 1; at < text.size(); ++line) {
@@ -150,7 +156,7 @@ Result<TuningTable> parse_tuning(std::string_view text, const std::string& file)
       return Error{ErrorKind::kInvalidArgument, place + ": the first line is " + quoted(whole) +
                                                     ", allowed is " + quoted(kHeader)};
     }
-    auto entry = Line(place, std::move(words)).read();
+    auto entry = Line(place, std::move(words), transports).read();
     if (!entry) return entry.error();
     table.entries.push_back(*std::move(entry));
   }
@@ -163,9 +169,7 @@ std::string to_text(const TuningTable& table) {
     text += name(entry.collective);
     if (entry.ranks != 0) text += " ranks=" + std::to_string(entry.ranks);
     if (entry.hosts != 0) text += " hosts=" + std::to_string(entry.hosts);
-    if (entry.transport != TuningEntry::Transport::kAny) {
-      text += entry.transport == TuningEntry::Transport::kShm ? " transport=shm" : " transport=tcp";
-    }
+    if (!entry.transport.empty()) text += " transport=" + entry.transport;
     if (entry.bytes_above) text += " bytes>" + std::to_string(*entry.bytes_above);
     if (entry.bytes_max != TuningEntry::kNoLimit) {
       text += " bytes<=" + std::to_string(entry.bytes_max);

@@ -17,17 +17,16 @@ namespace farandole {
 /// The communicator that a choice is for.
 struct GroupShape {
   std::int64_t ranks = 1, hosts = 1;
-  bool shared_memory = false;  // each rank reads the memory of each other one
+  std::string_view transport = {};  // of the ranks that are furthest apart
 };
 
 /// One line of a tuning file: for these calls, this algorithm. 0: any number.
 struct TuningEntry {
-  enum class Transport : std::uint8_t { kAny, kShm, kTcp };
   static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
   Collective collective = Collective::kAllreduce;
   std::int64_t ranks = 0, hosts = 0;
-  Transport transport = Transport::kAny;
+  std::string transport;                     // empty: any
   std::optional<std::uint64_t> bytes_above;  // the call has more
   std::uint64_t bytes_max = kNoLimit;
   std::string spec;
@@ -46,9 +45,11 @@ struct TuningTable {
   bool operator==(const TuningTable&) const = default;
 };
 
-/// Reads the text of a tuning file; `file` is for messages.
+/// Reads the text of a tuning file; `file` is for messages, `transports` are the names that lines
+/// may use.
 /// Errors    kInvalidArgument naming file, line, what was given and what is allowed.
-Result<TuningTable> parse_tuning(std::string_view text, const std::string& file);
+Result<TuningTable> parse_tuning(std::string_view text, const std::string& file,
+                                 const std::vector<std::string_view>& transports);
 
 /// The same as text, one line per entry.
 std::string to_text(const TuningTable& table);

@@ -9,65 +9,23 @@
 #include "simulator/fluid.hpp"
 #include "simulator/message_cost.hpp"
 #include "simulator/round_cache.hpp"
+#include "simulator/walker.hpp"
 
 namespace farandole {
 namespace {
 
+using events::ActionName;
+using events::Aside;
+using events::kArrived;
+using events::kFinished;
+using events::Message;
+using events::Pool;
+using events::Waiting;
+using events::Walker;
 using Instruction = Workload::Instruction;
 
 // Times come about by different sums; what is this much apart, relatively, is one moment.
 constexpr double kSameMoment = 1e-12;
-
-// A rank on its way through one call. With tens of thousands of them, what every message looks at
-// has to be small: this is one line of the cache, and the rest lies apart, in Aside.
-struct Walker {
-  RoundCache::Entry* round = nullptr;  // that it is in
-  const TimedAction* actions = nullptr;
-  std::uint32_t action_count = 0;
-  std::uint32_t open = 0;  // actions that are not finished
-  std::uint32_t call = 0;
-  std::int32_t rank = 0;
-  std::uint32_t next = 0;                           // instruction
-  std::int32_t stage_begun = -1, stage_timed = -1;  // the last ones
-  std::uint32_t waiting = kNobody;  // the first of the sides of messages that wait here
-  bool begins = false;              // a stage, in this round
-  bool is_entering = false;         // has paid for the call and may post its actions
-  double slow_down = 1;
-
-  static constexpr std::uint32_t kNobody = 0xffffffff;
-  std::span<const TimedAction> round_actions() const { return {actions, action_count}; }
-  std::uint32_t rank_number() const { return static_cast<std::uint32_t>(rank); }
-};
-static_assert(sizeof(Walker) == 64);
-
-struct Aside {
-  Counters counters{};
-  std::vector<std::uint8_t> progress;  // [action]
-};
-
-// Actions are named by their walker and their number among its round's.
-struct ActionName {
-  std::uint32_t walker, action;
-};
-
-// What has become of an action that is in order, or that others are in order behind.
-constexpr std::uint8_t kArrived = 1, kFinished = 2;
-
-struct Message {
-  ActionName send, receive;
-  double bytes = 0, transfer_bytes = 0, efficiency = 1;
-  std::uint32_t version = 0;  // of its end: earlier ones are void
-  Fluid::Flow flow = 0;
-  bool flows = false;
-};
-
-// A side of a message that waits for the other one, kept at the receiver.
-struct Waiting {
-  ActionName name;
-  std::int32_t from, lane;
-  Action::Kind kind;
-  std::uint32_t next;  // that waits there
-};
 
 class Events {
  public:
@@ -268,7 +226,7 @@ class Events {
     std::uint32_t* other = &walkers_[to].waiting;
     while (*other != Walker::kNobody && !fits(waiting_[*other])) other = &waiting_[*other].next;
     if (*other == Walker::kNobody) {
-      const std::uint32_t number = take_number(waiting_, unused_waiting_);
+      const std::uint32_t number = waiting_.take();
       waiting_[number] = {name, from, action.lane, action.kind, walkers_[to].waiting};
       walkers_[to].waiting = number;
       return;
@@ -276,12 +234,12 @@ class Events {
     const std::uint32_t number = *other;
     const ActionName met = waiting_[number].name;
     *other = waiting_[number].next;
-    unused_waiting_.push_back(number);
+    waiting_.give_back(number);
     start(sends ? name : met, sends ? met : name);
   }
 
   void start(ActionName send, ActionName receive) {
-    const std::uint32_t number = take_number(messages_, unused_messages_);
+    const std::uint32_t number = messages_.take();
     Message& message = messages_[number];
     const Walker& from = walkers_[send.walker];
     const Walker& to = walkers_[receive.walker];
@@ -315,17 +273,6 @@ class Events {
                         state_[from.call].workload->stage(from.stage_begun), links_);
   }
 
-  template <class T>
-  static std::uint32_t take_number(std::vector<T>& pool, std::vector<std::uint32_t>& unused) {
-    if (unused.empty()) {
-      pool.emplace_back();
-      return static_cast<std::uint32_t>(pool.size() - 1);
-    }
-    const std::uint32_t number = unused.back();
-    unused.pop_back();
-    return number;
-  }
-
   void begin_transfer(std::uint32_t number) {
     Message& message = messages_[number];
     cost_of(walkers_[message.send.walker], walkers_[message.receive.walker]);
@@ -342,7 +289,7 @@ class Events {
     ++message.version;
     if (message.flows) fluid_.leave(message.flow);
     const ActionName send = message.send, receive = message.receive;
-    unused_messages_.push_back(number);
+    messages_.give_back(number);
     finish_action(send);
     std::vector<std::uint8_t>& progress = aside_[receive.walker].progress;
     const bool waits = walkers_[receive.walker].actions[receive.action].in_order &&
@@ -445,9 +392,8 @@ class Events {
   std::vector<Call> state_;
   std::vector<Walker> walkers_;
   std::vector<Aside> aside_;  // [walker]
-  std::vector<Waiting> waiting_;
-  std::vector<Message> messages_;
-  std::vector<std::uint32_t> unused_waiting_, unused_messages_;
+  Pool<Waiting> waiting_;
+  Pool<Message> messages_;
   std::vector<std::uint32_t> message_of_;  // [flow]
   std::vector<std::int32_t> links_;        // of one message
   std::size_t finished_ = 0;

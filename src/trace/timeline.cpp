@@ -2,36 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trace/timeline.hpp"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <condition_variable>
-#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "trace/event_text.hpp"
+#include "trace/trace_file.hpp"
+
 namespace farandole::coordinator {
 namespace {
 
 constexpr auto kFlushInterval = std::chrono::milliseconds(250);
-constexpr std::uint64_t kPageBytes = 4096;
-// Perfetto takes process 0 and thread 0 for the idle ones (google/perfetto#394, #560).
-constexpr std::uint32_t kMarksThread = 1;
-constexpr std::uint32_t kFirstTensorThread = 2;
 constexpr std::string_view kFurtherNames = "(further names)";
 constexpr std::array<std::string_view, 7> kPhases = {
     "queued",         "negotiating", "waiting for group", "fused copy in", "collective",
@@ -40,281 +32,6 @@ constexpr std::array<std::string_view, 7> kPhases = {
 std::int64_t nanoseconds(Clock::time_point when) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(when.time_since_epoch()).count();
 }
-
-std::int32_t process_of(std::int32_t rank) {
-  return rank + 1;
-}
-
-template <class Number>
-void append_number(std::string& text, Number number) {
-  std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr;
-  text.append(digits.data(), end);
-}
-
-/// "12.345" of 12,345 ns.
-void append_us(std::string& text, std::int64_t ns) {
-  append_number(text, ns / 1000);
-  const auto rest = static_cast<int>(ns % 1000);
-  text += {'.', static_cast<char>('0' + rest / 100), static_cast<char>('0' + rest / 10 % 10),
-           static_cast<char>('0' + rest % 10)};
-}
-
-/// Bytes of the well-formed UTF-8 character that `text` starts with; 0 if there is none.
-std::size_t character_bytes(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  const std::size_t count = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (text.size() < count) return 0;
-  // Of the second byte: no longer form than needed, no surrogate, nothing beyond U+10FFFF.
-  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (std::size_t i = 2; i < count; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xBF) return 0;
-  }
-  return count;
-}
-
-/// As a JSON string; each byte that is no UTF-8 becomes U+FFFD.
-void append_quoted(std::string& text, std::string_view value) {
-  text += '"';
-  while (!value.empty()) {
-    const std::size_t bytes = character_bytes(value);
-    const auto first = static_cast<unsigned char>(value[0]);
-    if (bytes == 0) {
-      text += "\\ufffd";
-    } else if (first == '"' || first == '\\') {
-      text += {'\\', value[0]};
-    } else if (first < 0x20) {
-      constexpr std::string_view kHex = "0123456789abcdef";
-      text += first < 0x10 ? "\\u000" : "\\u001";
-      text += kHex[first % 16];
-    } else {
-      text += value.substr(0, bytes);
-    }
-    value.remove_prefix(std::max<std::size_t>(bytes, 1));
-  }
-  text += '"';
-}
-
-void append_metadata(std::string& text, std::string_view kind, std::int32_t rank,
-                     std::uint32_t thread, std::string_view name) {
-  text.append(R"({"ph":"M","name":")").append(kind).append(R"(","pid":)");
-  append_number(text, process_of(rank));
-  text += R"(,"tid":)";
-  append_number(text, thread);
-  text += R"(,"args":{"name":)";
-  append_quoted(text, name);
-  text += "}}";
-}
-
-/// What the file starts with, up to the first events.
-std::string opening(const TimelineOptions& options) {
-  std::string text = R"({"otherData":{"format":"farandole timeline","version":1,"rank":)";
-  append_number(text, options.rank);
-  text += R"(,"size":)";
-  append_number(text, options.size);
-  text += R"(,"host":)";
-  append_quoted(text, options.host);
-  text += R"(,"pid":)";
-  append_number(text, options.pid);
-  text += R"(,"clock":"CLOCK_MONOTONIC","clock_offset_ns":)";
-  append_number(text, options.clock_offset_ns);
-  text += "},\n\"traceEvents\":[\n";
-  append_metadata(text, "process_name", options.rank, kMarksThread,
-                  "rank " + std::to_string(options.rank) + " (" + options.host + ", pid " +
-                      std::to_string(options.pid) + ")");
-  text += R"(,
-{"ph":"M","name":"process_sort_index","pid":)";
-  append_number(text, process_of(options.rank));
-  text += R"(,"args":{"sort_index":)";
-  append_number(text, options.rank);
-  text += "}},\n";
-  append_metadata(text, "thread_name", options.rank, kMarksThread, "marks");
-  return text;
-}
-
-/// A JSON file that takes event by event and is whole at every moment.
-///
-/// A signal that kills the process may end a write between two pages: of 2000 processes killed
-/// while they wrote events over their own closing, one left a torn file. So the closing stays
-/// where it is, behind blanks, which events replace, each write within one page. Where the blanks
-/// end, a copy with twice the room takes the file's name.
-class TraceFile {
- public:
-  TraceFile() = default;
-  TraceFile(const TraceFile&) = delete;
-  TraceFile& operator=(const TraceFile&) = delete;
-  ~TraceFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
-  /// 0 or errno.
-  int create(const TimelineOptions& options) {
-    std::error_code relative;  // the process may change its directory later
-    path_ = std::filesystem::absolute(options.path, relative).string();
-    rank_ = options.rank;
-    closing_at_max_ = (options.bytes_max - kClosingBytes) / kPageBytes * kPageBytes;
-    const std::string start = opening(options);
-    move(start, kFirstBytes);
-    return error_;
-  }
-
-  /// Adds a whole event, written at the latest by commit(). False: there was no room for it.
-  bool append(std::string_view event, std::int64_t when_ns) {
-    if (!full_ && !has_room(event.size())) become_full(when_ns);
-    if (full_) {
-      ++lost_;
-      return false;
-    }
-    place(event);
-    return true;
-  }
-
-  /// `unheard`: events that never came here.
-  void commit(std::uint64_t unheard) {
-    write_piece();
-    if (unheard_ == unheard && lost_ == lost_written_) return;
-    unheard_ = unheard;
-    lost_written_ = lost_;
-    write_at(fd_, closing_at_, closing());
-  }
-
-  /// Leaves the blanks out; where there is no room for a copy, they stay.
-  void finish() {
-    const int error = error_;
-    if (move({}, at_)) return;
-    error_ = error;
-  }
-
-  std::uint64_t lost() const { return lost_; }
-  int error() const { return error_; }
-
- private:
-  static constexpr std::uint64_t kClosingBytes = 128;  // always, so that it is rewritten at once
-  static constexpr std::uint64_t kFirstBytes = 64 << 10;
-  static constexpr std::uint64_t kCopyBytes = 1 << 20;
-
-  std::string closing() const {
-    std::string text = "\n],\n\"dropped\":{\"queue_full\":" + std::to_string(unheard_) +
-                       ",\"file_full\":" + std::to_string(lost_) + "}}";
-    text.resize(kClosingBytes - 1, ' ');
-    return text + '\n';
-  }
-
-  /// For the event, and then still for "timeline full": each may have to start a page.
-  bool has_room(std::size_t event_bytes) {
-    const std::uint64_t needed = at_ + piece_.size() + 2 + event_bytes + 2 * kPageBytes;
-    if (needed <= closing_at_) return true;
-    if (closing_at_ == closing_at_max_ || error_ != 0) return false;
-    return move({}, 2 * closing_at_) && needed <= closing_at_;
-  }
-
-  void become_full(std::int64_t when_ns) {
-    full_ = true;
-    std::string event = R"({"ph":"i","s":"p","name":"timeline full","pid":)";
-    append_number(event, process_of(rank_));
-    event += R"(,"tid":)";
-    append_number(event, kMarksThread);
-    event += R"(,"ts":)";
-    append_us(event, when_ns);
-    place(event + '}');
-  }
-
-  /// Into the piece, which does not leave its page.
-  void place(std::string_view event) {
-    const std::uint64_t page_end = (at_ / kPageBytes + 1) * kPageBytes;
-    if (at_ + piece_.size() + 2 + event.size() > page_end) {
-      write_piece();
-      at_ = page_end;
-    }
-    piece_.append(",\n").append(event);
-  }
-
-  void write_piece() {
-    write_at(fd_, at_, piece_);
-    at_ += piece_.size();
-    piece_.clear();
-  }
-
-  /// Makes a file of what is written and `more`, its closing at `closing_at` if that is allowed,
-  /// and gives it the name. If that fails, all stays as it was, and error_ says why.
-  bool move(std::string_view more, std::uint64_t closing_at) {
-    closing_at = std::min(closing_at, closing_at_max_);
-    const std::string fresh_path = path_ + ".new";
-    const int fresh = ::open(fresh_path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fresh < 0) {
-      error_ = errno;
-      return false;
-    }
-    const std::uint64_t end = at_ + more.size();
-    const bool whole = copy_to(fresh) && write_at(fresh, at_, more) &&
-                       write_blanks(fresh, end, closing_at) &&
-                       write_at(fresh, closing_at, closing());
-    if (!whole || std::rename(fresh_path.c_str(), path_.c_str()) != 0) {
-      if (whole) error_ = errno;
-      ::unlink(fresh_path.c_str());
-      ::close(fresh);
-      return false;
-    }
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = fresh;
-    at_ = end;
-    closing_at_ = closing_at;
-    return true;
-  }
-
-  bool copy_to(int fresh) {
-    std::string buffer(std::min(at_, kCopyBytes), ' ');
-    for (std::uint64_t done = 0; done < at_;) {
-      const std::size_t wanted = std::min(at_ - done, kCopyBytes);
-      const ssize_t got = ::pread(fd_, buffer.data(), wanted, static_cast<off_t>(done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) {
-        error_ = got < 0 ? errno : EIO;
-        return false;
-      }
-      const auto bytes = static_cast<std::size_t>(got);
-      if (!write_at(fresh, done, {buffer.data(), bytes})) return false;
-      done += bytes;
-    }
-    return true;
-  }
-
-  bool write_blanks(int file, std::uint64_t begin, std::uint64_t end) {
-    const std::string blanks(std::min(end - begin, kCopyBytes), ' ');
-    for (; begin < end; begin += std::min(end - begin, kCopyBytes)) {
-      if (!write_at(file, begin, {blanks.data(), std::min(end - begin, kCopyBytes)})) return false;
-    }
-    return true;
-  }
-
-  bool write_at(int file, std::uint64_t offset, std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = ::pwrite(file, text.data(), text.size(), static_cast<off_t>(offset));
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) {
-        error_ = written < 0 ? errno : EIO;
-        return false;
-      }
-      text.remove_prefix(static_cast<std::size_t>(written));
-      offset += static_cast<std::uint64_t>(written);
-    }
-    return true;
-  }
-
-  std::string path_;
-  int fd_ = -1, error_ = 0;
-  std::int32_t rank_ = 0;
-  std::uint64_t at_ = 0;  // where the next event goes; blanks from here to the closing
-  std::uint64_t closing_at_ = 0, closing_at_max_ = 0;  // starts of pages, but for a finished file
-  std::uint64_t unheard_ = 0, lost_ = 0, lost_written_ = 0;
-  bool full_ = false;
-  std::string piece_;  // whole events that go to at_, in one page
-};
 
 enum class Kind : std::uint8_t { kSpan, kCounter, kInstant };
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "base/asymmetric_fence.hpp"
+#include "device/cpu/memory.hpp"
 #include "farandole/result.hpp"
 
 namespace farandole {
@@ -23,6 +25,12 @@ namespace farandole {
 /// ring() from any thread.
 class Doorbell {
  public:
+  /// Where a rank's word lies in its library-owned memory, which its peers map.
+  static constexpr std::size_t kWordOffset = 64;
+  static std::atomic<std::uint32_t>& word_in(Memory& memory) {
+    return *reinterpret_cast<std::atomic<std::uint32_t>*>(memory.header() + kWordOffset);
+  }
+
   /// `armed` lives in memory that all ringers map, and outlives the bell.
   static Result<std::unique_ptr<Doorbell>> create(std::atomic<std::uint32_t>& armed);
   ~Doorbell();

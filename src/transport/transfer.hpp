@@ -49,6 +49,7 @@ struct Transfer {
   Tag tag;
   Signature signature;
   Bytes bytes;
+  bool one_sends = false;  // only one rank of the operation sends, so the others have time to help
   // Set by the transport.
   TransferState state = TransferState::kIdle;
   ErrorKind error = ErrorKind::kInternal;  // in kFailed: kMismatch, kRankFailed; else cancelled

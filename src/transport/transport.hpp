@@ -2,24 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 
 #include "base/clock.hpp"
+#include "bootstrap/member.hpp"
 #include "farandole/result.hpp"
 #include "farandole/types.hpp"
 #include "transport/transfer.hpp"
 
 namespace farandole {
 
-/// What a transport can do; the planner reads it, tests skip by it.
+/// What a transport can do. The engine and the front end read it.
 struct Capabilities {
-  std::string_view name;
-  bool peer_memory = false;    // a receive may read library-owned memory of the peer in place
-  bool all_memory = false;     // or any other memory, known once it is connected
-  bool device_memory = false;  // spans may lie in device memory
-  bool reorders = false;       // messages of different tags may overtake each other on the wire
-  Bytes eager_bytes_max;       // up to here a send may finish before its receive is posted
+  std::string_view name;     // in statistics and messages
+  bool peer_memory = false;  // a receive may read registered memory of the peer in place
+  bool all_memory = false;   // or any other memory; known once it is connected
   // Receive::behind and Send::behind hold for messages above follow_bytes, and what a receive has
   // moved of these is their beginning.
   bool follows = false;
@@ -36,8 +35,9 @@ struct TransportCounters {
 
 /// A channel of messages between this rank and each peer of the job. Ranks are world ranks.
 ///
-/// Threads   connect() from any thread, it may block; everything else from the engine's driver,
-///           one thread at a time.
+/// Threads   connect() and add_peer() from any thread; register_memory() and release_memory()
+///           before there is an engine, or from its driver; everything else from the engine's
+///           driver, one thread at a time.
 /// Order     Two messages to one peer with one tag match in the order posted. Messages with
 ///           different tags never wait for each other: one whose receive is not posted yet is
 ///           set aside.
@@ -47,8 +47,8 @@ struct TransportCounters {
 ///           kMismatch; the payload is discarded, the send counts as done.
 /// Errors    A peer that is gone fails its transfers with kRankFailed, now and later; transfers
 ///           with other peers go on.
-/// Blocking  Only connect() blocks. post() and progress() do not allocate, lock or log, except
-///           to set aside more unexpected messages than the preallocated pool holds.
+/// Blocking  Only connect() and add_peer() block. post() and progress() do not allocate, lock or
+///           log, except to set aside more unexpected messages than the preallocated pool holds.
 class Transport {
  public:
   Transport() = default;
@@ -59,9 +59,20 @@ class Transport {
   virtual const Capabilities& capabilities() const = 0;
   virtual TransportCounters counters() const = 0;
 
-  /// Makes ready to talk to `peers`; idempotent. Both sides call it, in any order. Fails with
-  /// kTimedOut or kRankFailed naming the peer, or kUnsupported if it cannot be reached this way.
+  /// Makes ready to talk to one peer, and waits for its part: both sides call it. Idempotent. The
+  /// record may be of a rank that was not there when the transport was made; who adds several adds
+  /// them in ascending order, and so do all others.
+  /// Errors    kTimedOut or kRankFailed naming the peer; kUnsupported if it cannot be reached this
+  ///           way; kInvalidArgument if the transport was made for fewer ranks.
+  virtual Result<void> add_peer(const Member& peer, Deadline deadline) = 0;
+
+  /// Adds peers that were there when the transport was made, in any order. Errors as above.
   virtual Result<void> connect(std::span<const Rank> peers, Deadline deadline) = 0;
+
+  /// From now on transfers from and to this memory go the transport's fastest way, if it has one
+  /// for it: true then. The memory stays until it is released, and no transfer uses it then.
+  virtual Result<bool> register_memory(std::span<std::byte>) { return false; }
+  virtual void release_memory(std::span<std::byte>) {}
 
   virtual void post(Send& send) = 0;
   virtual void post(Receive& receive) = 0;

@@ -154,7 +154,8 @@ void Node::cancel(OperationId operation) {
   until("cancel()", [&] { return transport().cancel(operation); });
 }
 
-void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)>& body) {
+void run_unconnected(const FabricKind& kind, int rank_count,
+                     const std::function<void(Node&)>& body) {
   auto fabric = kind.make(rank_count);
   ASSERT_TRUE(fabric) << fabric.error().message;
   std::atomic<int> at_barrier{0};
@@ -166,18 +167,24 @@ void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)
   std::vector<std::thread> threads;
   for (Node& node : nodes) {
     threads.emplace_back([&node, &body] {
-      std::vector<Rank> peers;
-      for (int peer = 0; peer < node.size(); ++peer) {
-        if (peer != node.rank()) peers.push_back(Rank{peer});
-      }
-      const auto connected =
-          node.transport().connect(peers, Deadline::after(std::chrono::seconds(30)));
-      EXPECT_TRUE(connected) << (connected ? "" : connected.error().message);
-      if (connected) body(node);
+      body(node);
       node.barrier();
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)>& body) {
+  run_unconnected(kind, rank_count, [&body](Node& node) {
+    std::vector<Rank> peers;
+    for (int peer = 0; peer < node.size(); ++peer) {
+      if (peer != node.rank()) peers.push_back(Rank{peer});
+    }
+    const auto connected =
+        node.transport().connect(peers, Deadline::after(std::chrono::seconds(30)));
+    EXPECT_TRUE(connected) << (connected ? "" : connected.error().message);
+    if (connected) body(node);
+  });
 }
 
 namespace {

@@ -91,6 +91,9 @@ class Node {
 /// progress() going until all bodies have returned. A run that takes longer than two minutes
 /// says what each rank waits for and aborts.
 void run(const FabricKind& kind, int rank_count, const std::function<void(Node&)>& body);
+/// The same, but connects nothing.
+void run_unconnected(const FabricKind& kind, int rank_count,
+                     const std::function<void(Node&)>& body);
 
 /// The tests are instantiated for every fabric.
 class Conformance : public testing::TestWithParam<FabricKind> {};

@@ -11,14 +11,14 @@ namespace {
 
 class InprocFabric : public Fabric {
  public:
-  explicit InprocFabric(std::vector<InprocRank> ranks) : ranks_(std::move(ranks)) {}
+  explicit InprocFabric(std::vector<ThreadRank> ranks) : ranks_(std::move(ranks)) {}
   End end(int rank) override {
-    InprocRank& r = ranks_[static_cast<std::size_t>(rank)];
+    ThreadRank& r = ranks_[static_cast<std::size_t>(rank)];
     return {r.transport.get(), r.memory.get(), r.doorbell.get()};
   }
 
  private:
-  std::vector<InprocRank> ranks_;
+  std::vector<ThreadRank> ranks_;
 };
 
 MakeFabric make(InprocOptions options) {

@@ -14,13 +14,13 @@ namespace {
 
 struct TcpRank {
   std::unique_ptr<tcp::HubConnector> connector;
-  InprocRank owned;  // memory, doorbell and the transport under test
+  ThreadRank owned;  // memory, doorbell and the transport under test
 };
 
 class TcpFabric : public Fabric {
  public:
   End end(int rank) override {
-    const InprocRank& owned = ranks_[static_cast<std::size_t>(rank)].owned;
+    const ThreadRank& owned = ranks_[static_cast<std::size_t>(rank)].owned;
     return {owned.transport.get(), owned.memory.get(), owned.doorbell.get()};
   }
 
@@ -56,14 +56,14 @@ class TcpFabric : public Fabric {
 
 class InprocFabric : public Fabric {
  public:
-  explicit InprocFabric(std::vector<InprocRank> ranks) : ranks_(std::move(ranks)) {}
+  explicit InprocFabric(std::vector<ThreadRank> ranks) : ranks_(std::move(ranks)) {}
   End end(int rank) override {
-    InprocRank& owned = ranks_[static_cast<std::size_t>(rank)];
+    ThreadRank& owned = ranks_[static_cast<std::size_t>(rank)];
     return {owned.transport.get(), owned.memory.get(), owned.doorbell.get()};
   }
 
  private:
-  std::vector<InprocRank> ranks_;
+  std::vector<ThreadRank> ranks_;
 };
 
 Result<std::unique_ptr<TcpFabric>> make_tcp(int rank_count, int connection_count) {
@@ -112,7 +112,7 @@ Result<std::unique_ptr<Fabric>> fault_over_inproc(int rank_count) {
   auto ranks = make_inproc(rank_count);
   if (!ranks) return ranks.error();
   Weather weather;
-  for (InprocRank& rank : *ranks) rank.transport = weather(std::move(rank.transport));
+  for (ThreadRank& rank : *ranks) rank.transport = weather(std::move(rank.transport));
   return std::unique_ptr<Fabric>(std::make_unique<InprocFabric>(*std::move(ranks)));
 }
 

@@ -48,7 +48,7 @@ if os.environ["FARANDOLE_RANK"] != "0":
     os.environ["FARANDOLE_MACHINE"] = sys.argv[1]
 import farandole
 farandole.init()
-allreduce = farandole._native.COLLECTIVES.index("allreduce")
+allreduce = farandole._native.Collective.allreduce
 name = farandole.context().world.algorithm(allreduce, {BYTES})
 farandole.allreduce(np.ones({BYTES // 4}, np.float32))
 took = [plan.split()[1] for plan in farandole.statistics()["plans"] if "allreduce" in plan]
@@ -88,7 +88,7 @@ def test_all_ranks_choose_by_rank_0s_machine(
 
 
 def test_without_it_typical_costs_decide(start: Start, write: Callable[[str], Path]) -> None:
-    name = _native.choose(_native.default_machine(RANKS, 1, True), "allreduce", BYTES, RANKS)
+    name = _native.choose(_native.default_machine(RANKS, 1), "allreduce", BYTES, RANKS)
     job = start("-p", "-n", RANKS, write(PROGRAM), "", FARANDOLE_MACHINE="")
     assert lines(job) == [f"takes {name} {name}"] * RANKS
 

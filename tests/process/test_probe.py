@@ -57,7 +57,7 @@ def test_by_itself_it_starts_ranks(transport: str, tmp_path: Path) -> None:
     assert (machine.hosts, machine.devices_per_host) == (1, 3)
     assert transport in description.summary
     assert set(machine.hops["host"]["ring_rates"]) == {(3, 0)}
-    assert all(rate > 0 for _, _, rate, _, _ in machine.links)
+    assert all(link.bytes_per_second > 0 for link in machine.links)
     assert machine.reduce_seconds_per_byte > 0
     assert machine.copy_seconds_per_byte > 0
     assert done.stdout.count("within a host   exchange") == 6  # 0 B to 64 KiB

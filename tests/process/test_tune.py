@@ -30,14 +30,13 @@ import farandole
 farandole.init()
 world = farandole.context().world
 for collective in ("allreduce", "allgather"):
-    index = farandole._native.COLLECTIVES.index(collective)
     for size in (64, 256, 1024, 4096):
         before = farandole.statistics()["plans"]
         if collective == "allreduce":
             farandole.allreduce(np.ones(size // 4, np.float32))
         else:
             farandole.allgather(np.ones(size // 8, np.float32))
-        name = world.algorithm(index, size)
+        name = world.algorithm(farandole._native.Collective[collective], size)
         now = farandole.statistics()["plans"]
         took = [plan for plan in now if now[plan] != before.get(plan)]
         assert [plan.split()[:2] for plan in took] == [[collective, name]], took

@@ -405,14 +405,14 @@ def test_a_host_of_thousands_of_ranks() -> None:
     script = (
         "import resource\n"
         "from farandole import _native\n"
-        "machine = _native.default_machine(10_000, 1, True)\n"
+        "machine = _native.default_machine(10_000, 1)\n"
         "resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, -1))\n"
         "print(_native.predict(machine, 'allreduce', 'ring', 0, 10_000)['seconds'])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
     )
-    machine = _native.default_machine(10, 1, True)
+    machine = _native.default_machine(10, 1)
     few = _native.predict(machine, "allreduce", "ring", 0, 10)["seconds"]
     assert float(done.stdout) / few == pytest.approx(9999 / 9)
 

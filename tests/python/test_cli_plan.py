@@ -122,7 +122,8 @@ def test_simulated_times_are_apart(tmp_path: Path) -> None:
     schedule = _native.Schedule.build("allreduce", row["algorithm"], 16)
     places = [(rank // 2, rank % 2) for rank in range(16)]
     simulator = _native.Simulator(machines.load("abci").machine(), 16, places)
-    assert row["seconds"] == simulator.run([(schedule, 2**20, [], [])])["seconds"]
+    call = _native.SimulatedCall(schedule=schedule, bytes=2**20)
+    assert row["seconds"] == simulator.run([call])["seconds"]
     assert report.time_text(row["seconds"]) in simulated
 
 
@@ -136,7 +137,7 @@ def test_what_cannot_be_simulated_says_why() -> None:
 # Goal: without a machine it is what a job here goes by. Method: the default machine's choice.
 def test_this_host() -> None:
     rows = json.loads(output_of("-n", "4", "--bytes", "4MiB", "--json", "-"))
-    machine = _native.default_machine(4, 1, True)
+    machine = _native.default_machine(4, 1)
     assert rows["predicted"][0]["algorithm"] == _native.choose(machine, "allreduce", 4 * 2**20, 4)
     assert "chosen" in output_of("-n", "1")
 

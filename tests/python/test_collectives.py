@@ -20,7 +20,6 @@ import pytest
 from rank_threads import SIZE, on_ranks
 
 from farandole import _native
-from farandole.core.arrays import COLLECTIVE_INDEX, DTYPE_INDEX
 from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError, MismatchError, RankFailed
 
@@ -182,8 +181,9 @@ def test_errors_name_what_was_given() -> None:
             comm.allreduce(np.zeros(3, "datetime64[s]"))
         with pytest.raises(ValueError, match="bitwise_and"):  # also a ValueError
             comm.allreduce(own, op="bitwise_and")
-        with pytest.raises(InvalidArgumentError, match="'dtype' is 99"):
-            comm.native.run(0, 0, 0, 0, 99)
+        for wrong in ({"dtype": 99}, {"reduction": "sum"}, {"collective": 0}):
+            with pytest.raises(TypeError):
+                _native.Arguments(**({"collective": _native.Collective.barrier} | wrong))
         odd = own[:5].copy() if comm.rank == 1 else own
         with pytest.raises(MismatchError, match=r"rank 1 .*float32\[5\]"):
             comm.allreduce(odd, name="grad")
@@ -241,12 +241,17 @@ def test_a_ranks_own_rows_have_one_length_in_alltoall() -> None:
             counts = ([sent] * comm.size, [received] * comm.size)
             with pytest.raises(InvalidArgumentError, match="'recv_counts' has"):
                 comm.alltoall(data, out, send_counts=counts[0], recv_counts=counts[1])
-            where = (data.ctypes.data, out.ctypes.data)
-            alltoall, float32 = COLLECTIVE_INDEX["alltoall"], DTYPE_INDEX["float32"]
+            arguments = _native.Arguments(
+                collective=_native.Collective.alltoall,
+                input=data.ctypes.data,
+                output=out.ctypes.data,
+                dtype=_native.DType.float32,
+                by_rank=True,
+                in_counts=counts[0],
+                out_counts=counts[1],
+            )
             with pytest.raises(InvalidArgumentError, match="'out_counts' is"):
-                comm.native.run(
-                    alltoall, *where, 0, float32, 0, 0, "", "", 1.0, False, *counts, True
-                )
+                comm.native.run(arguments, _native.CallOptions())
             assert (around == -1).all()
         assert comm.allreduce(np.ones(1)) == comm.size
 

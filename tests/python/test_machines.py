@@ -76,7 +76,9 @@ def refused(text: str) -> str:
 def test_a_file_becomes_a_machine() -> None:
     machine = machines.parse(GOOD, "my.toml").machine()
     assert machine.nodes == [("gpu0", "gpu"), ("gpu1", "gpu"), ("nic0", "nic")]
-    assert machine.links == [(0, 1, 10e9, False, 0.5e-6), (1, 2, 10e9, False, 0.5e-6)]
+    for link, ends in zip(machine.links, [(0, 1), (1, 2)], strict=True):
+        assert (link.ends, link.bytes_per_second) == (ends, 10e9)
+        assert (link.half_duplex, link.latency) == (False, 0.5e-6)
     assert (machine.devices, machine.nic_of) == ([0, 1], [2, 2])
     assert (machine.hosts, machine.nic_bytes_per_second) == (2, 1.5e9)
     assert (machine.hosts_per_rack, machine.uplinks) == (1, 1)
@@ -176,7 +178,9 @@ p_19 = [ ]
 def test_what_is_written_is_read_again() -> None:
     shared = GOOD.replace("latency_us = 0.5", "half_duplex = true")
     own = [machines.parse(text, "my.toml") for text in (GOOD, shared)]
-    assert own[1].machine().links[0] == (0, 1, 10e9, True, 0)
+    assert own[1].machine().links[0] == _native.Link(
+        ends=(0, 1), bytes_per_second=10e9, half_duplex=True
+    )
     for description in [*own, *map(machines.load, machines.names())]:
         again = machines.parse(machines.as_toml(description), "again")
         assert again == description

@@ -187,7 +187,7 @@ def test_sharing_becomes_a_machine() -> None:
     machine = description.machine()
     assert (machine.hosts, machine.devices_per_host) == (2, 4)
     assert machine.nic_bytes_per_second == pytest.approx(4 / 16e-9, rel=1e-3)
-    rates = {frozenset((a, b)): rate for a, b, rate, _, _ in machine.links}
+    rates = {frozenset(link.ends): link.bytes_per_second for link in machine.links}
     names = [name for name, _ in machine.nodes]
     way = frozenset((names.index("stack1"), names.index("nic")))
     assert rates[way] == pytest.approx(1 / 8e-9, rel=1e-3)

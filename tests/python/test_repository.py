@@ -19,6 +19,24 @@ ABSENT = ""
 HASH = "".join(f"# {line}\n" for line in NOTICE)
 LOW = "python/farandole/low/x.py"
 
+SCOPES = """namespace a {{
+namespace {{
+constexpr char kMarks[] = {{'{{', '"'}};  // a brace {{
+int f(int x) {{{body}}}
+}}
+}}
+"""
+METHOD = """namespace a {{
+class B {{
+ public:
+  explicit B(int x) : x_{{x}} {{}}
+  void f() const {{{body}}}
+
+ private:
+  int x_ = 1'000;
+}};
+}}
+"""
 
 CLEAN = {
     "CMakeLists.txt": HASH + "farandole_layer(base)\nfarandole_layer(upper base)\n",
@@ -58,6 +76,32 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
     assert findings(tmp_path, CLEAN) == []
 
 
+# Goal: every function of a source is seen, with its length; nothing else is taken for one.
+# Method: braces in strings, comments and initializers, nested blocks, lambdas and classes.
+def test_functions_are_found() -> None:
+    assert list(tidy.functions(SCOPES.format(body="\n"))) == [(4, 2)]
+    assert [length for _, length in tidy.functions(METHOD.format(body="\n\n"))][-1] == 3
+    source = """#define LOOP(x) while (x) {
+R f() {
+  if (x) {
+    g([] { return "}"; });
+  }
+  const char* text = R"(}})";  /* } */
+}
+template <class T>
+struct S {
+  S() = default;
+  int g(char c) const {
+    return 1'000 > c && c == '}' ? 1 : 2;
+  }
+};
+enum class E { kOne };
+const std::vector<int> kList = {1, 2};
+void last() {}
+"""
+    assert list(tidy.functions(source)) == [(2, 6), (11, 3), (17, 1)]
+
+
 # Goal: each check can fail, and says where. Method: one damaged file per case.
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
@@ -65,9 +109,14 @@ def test_clean_tree_has_no_findings(tmp_path: Path) -> None:
         ("src/base/bare.cpp", "int x;\n", "two lines of copyright"),
         ("tools/bare.sh", "#!/bin/sh\n", "two lines of copyright"),
         ("src/base/wide.cpp", CPP + "/" * 101 + "\n", "101 columns"),
-        ("src/base/long.cpp", CPP + "\n" * 800, "at most 800"),
+        ("python/long.py", HASH + "\n" * 799, "801 lines, at most 800"),
+        ("src/base/long.cpp", CPP + "\n" * 449, "451 lines, at most 450"),
+        ("src/base/tall.cpp", CPP + SCOPES.format(body="\n" * 50), "tall.cpp:6: a function of 51"),
+        ("src/base/tall.hpp", CPP + METHOD.format(body="\n" * 50), "tall.hpp:7: a function of 51"),
         ("src/base/mine.cpp", CPP + "// see /ho" + "me/me/notes\n", "has no place here"),
         ("docs/later.md", "TO" + "DO: write this\n", "has no place here"),
+        ("src/base/t.cpp", CPP + "std::chrono::steady_clock::now();\n", "steady_clock is read"),
+        ("src/upper/part/t.cpp", CPP + "clock_gettime(0, &t);\n", "clock_gettime is read"),
         ("src/base/up.cpp", CPP + '#include "upper/x.hpp"\n', "not in or below base"),
         ("src/base/top.cpp", CPP + '#include "farandole/farandole.hpp"\n', "not in or below base"),
         ("tests/unit/base/up_test.cpp", CPP + '#include "upper/x.hpp"\n', "not in or below base"),
@@ -98,6 +147,31 @@ def test_damage_is_noticed(tmp_path: Path, name: str, text: str, expected: str) 
 
 
 # Goal: one place for the version. Method: read it from the two files that need it.
+# Goal: a transport is named in its folder and the registry only.
+# Method: a transport "wire"; a file that names it, one way at a time.
+@pytest.mark.parametrize(
+    ("name", "text", "is_found"),
+    [
+        ("src/base/x.cpp", 'if (wish == "wire") {\n', True),
+        ("src/base/x.cpp", 'parse("transport=wire");\n', True),
+        ("src/base/x.cpp", '#include "transport/wire/wire_transport.hpp"\n', True),
+        ("src/base/x.cpp", "wire::connect();\n", True),
+        ("src/base/x.cpp", "WireTransport transport;\n", True),
+        ("python/farandole/x.py", "words = ('auto', 'wire')\n", True),
+        ("src/base/x.cpp", 'log("no wire, none at all");  // like a wire\n', False),
+        ("src/transport/registry.cpp", '#include "transport/wire/row.hpp"\n', False),
+        ("src/transport/wire/x.cpp", 'say("wire", wire::kRow);\n', False),
+        ("tests/unit/base/x_test.cpp", 'start("wire");\n', False),
+    ],
+)
+def test_transports_are_not_named(tmp_path: Path, name: str, text: str, is_found: bool) -> None:
+    row = CPP + 'inline constexpr TransportRow kRow{\n    .name = "wire",\n};\n'
+    start = HASH if name.endswith(".py") else CPP
+    found = findings(tmp_path, CLEAN | {"src/transport/wire/row.hpp": row, name: start + text})
+    naming = [finding for finding in found if "names a transport" in finding]
+    assert [finding.startswith(f"{name}:3: ") for finding in naming] == [True] * is_found
+
+
 def test_version_is_the_same_everywhere() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert (

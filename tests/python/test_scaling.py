@@ -25,7 +25,7 @@ def switch(hosts: int, rate: float = RATE) -> _native.Machine:
     return _native.Machine(
         name="switch",
         nodes=[("gpu", "gpu"), ("nic", "nic")],
-        links=[(0, 1, 1e18, False, 0.0)],
+        links=[_native.Link(ends=(0, 1), bytes_per_second=1e18)],
         devices=[0],
         nic_of=[1],
         hosts=hosts,

@@ -19,7 +19,7 @@ def crossbar(hosts: int, ring_rates: dict[tuple[int, int], float] | None = None)
     return _native.Machine(
         name="crossbar",
         nodes=[("gpu", "gpu"), ("nic", "nic")],
-        links=[(0, 1, 1e18, False, 0.0)],
+        links=[_native.Link(ends=(0, 1), bytes_per_second=1e18)],
         devices=[0],
         nic_of=[1],
         hosts=hosts,
@@ -59,9 +59,12 @@ def test_ring_rates_by_stride(path: str, stride: int, rate: float) -> None:
 def test_calls_overlap_on_places_of_their_own() -> None:
     simulator = _native.Simulator(crossbar(8), 4, placement=[(6, 0), (1, 0), (3, 0), (4, 0)])
     pair = _native.Schedule.build("broadcast", "binomial", 2)
-    result = simulator.run(
-        [(pair, BYTES, [0, 1], []), (pair, BYTES, [0, 2], [0.0, 1e-3])], finish=True
-    )
+    calls = [
+        _native.SimulatedCall(schedule=pair, bytes=BYTES, ranks=[0, 1]),
+        _native.SimulatedCall(schedule=pair, bytes=BYTES, ranks=[0, 2], start_seconds=[0.0, 1e-3]),
+    ]
+    del pair  # the calls keep it
+    result = simulator.run(calls, finish=True)
     assert result["path"] == "events"
     first, second = result["finish_seconds"]
     assert first == pytest.approx([ALPHA + BYTES / RATE] * 2)
@@ -85,14 +88,17 @@ def test_errors_name_the_argument() -> None:
         _native.Simulator(crossbar(4), 4, placement=[(0, 0)])
     simulator = _native.Simulator(crossbar(4), 4)
     with pytest.raises(InvalidArgumentError, match="'bytes' is -1"):
-        simulator.run([(ring, -1, [], [])])
+        simulator.run([_native.SimulatedCall(schedule=ring, bytes=-1)])
     with pytest.raises(UnsupportedError, match="several"):
-        simulator.run([(ring, BYTES, [], [])] * 2, path="rounds")
+        simulator.run([_native.SimulatedCall(schedule=ring, bytes=BYTES)] * 2, path="rounds")
 
 
 def step(*gradients: tuple[int, float, int], **changes: object) -> dict[str, float]:
     arguments = {
-        "gradients": gradients,
+        "gradients": [
+            _native.Gradient(elements=elements, ready=ready, group=group)
+            for elements, ready, group in gradients
+        ],
         "compute_seconds": 0.05,
         "cycle_seconds": 1e-3,
         "control_seconds": 1e-4,
@@ -131,10 +137,9 @@ def test_errors_of_a_training_step() -> None:
 def test_other_threads_run_meanwhile() -> None:
     simulator = _native.Simulator(crossbar(512), 512)
     schedule = _native.Schedule.build("allreduce", "ring", 512)
+    call = _native.SimulatedCall(schedule=schedule, bytes=BYTES)
     done = threading.Event()
-    thread = threading.Thread(
-        target=lambda: (simulator.run([(schedule, BYTES, [], [])], path="events"), done.set())
-    )
+    thread = threading.Thread(target=lambda: (simulator.run([call], path="events"), done.set()))
     thread.start()
     turns = 0
     while not done.is_set():

@@ -141,7 +141,9 @@ def test_a_host_becomes_a_tree_and_a_machine(tmp_path: Path) -> None:
     machine = description.machine()
     names = [name for name, _ in machine.nodes]
     assert [names[device] for device in machine.devices] == ["core0", "core1", "core2", "core3"]
-    links = {(names[a], names[b]): rate for a, b, rate, _, _ in machine.links}
+    links = {
+        tuple(names[end] for end in link.ends): link.bytes_per_second for link in machine.links
+    }
     assert links["eth0", "memory1"] == 25e9 / 8
     assert ("core3", "memory1") in links
     assert ("memory0", "memory1") in links
@@ -222,7 +224,7 @@ def test_gpus_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     assert host.gpus[1].nvlink_gbps == {"gpu0": 50.0, "nvswitch": 25.0}
     machine = describe_host(host).machine()
     names = [name for name, _ in machine.nodes]
-    links = [(names[a], names[b], rate) for a, b, rate, _, _ in machine.links]
+    links = [(*(names[end] for end in link.ends), link.bytes_per_second) for link in machine.links]
     assert [link for link in links if link[0].startswith("gpu")] == [
         ("gpu0", "memory0", 15.76e9),
         ("gpu0", "gpu1", 50e9),

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from farandole import _native
 from farandole.cli.sizes import parse_size
 from farandole.errors import InvalidArgumentError
 from farandole.measure.bench_plan import WITH_ALGORITHMS
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from farandole import Schedule
 
 RANKS_MAX = 27_600  # of jobs, real and described
-TRANSPORTS = ("auto", "shm", "tcp")
+TRANSPORTS = ("auto", *(name for name, _, _ in _native.transports()))
+TRANSPORT_HELP = "; ".join(f"{name}: {summary}" for name, summary, _ in _native.transports())
 COUNT_MAX = 1_000_000  # of iterations, rows, seeds and the like
 LIST_MAX = 1_000
 PRINT = "-"  # as a file: the standard output

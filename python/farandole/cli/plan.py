@@ -68,7 +68,7 @@ def plan(
         collective,
         size_bytes,
         rank_count,
-        ranks_per_host,
+        ranks_per_host=ranks_per_host,
         factor_max=factor_max,
         exhaustive=exhaustive,
         hierarchies=_SHOWN,
@@ -93,7 +93,7 @@ def _machine(given: str | None, rank_count: int, ranks_per_host: int) -> _native
         return machines.load(given).machine()
     # What a job on this host goes by that is told nothing.
     local = ranks_per_host or rank_count
-    return _native.default_machine(local, -(-rank_count // local), True)
+    return _native.default_machine(local, -(-rank_count // local))
 
 
 def _chosen_first(candidates: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -116,7 +116,8 @@ def _simulate(machine: _native.Machine, found: Mapping[str, Any]) -> list[dict[s
         try:
             schedule = _native.Schedule.build(found["collective"], row["algorithm"], ranks)
             simulator = _native.Simulator(machine, ranks, placement)
-            result = simulator.run([(schedule, found["bytes"], [], [])])
+            call = _native.SimulatedCall(schedule=schedule, bytes=found["bytes"])
+            result = simulator.run([call])
             row["seconds"] = result["seconds"]
             row["note"] = "" if result["exact"] else "by rounds, which is not exact here"
         except FarandoleError as error:

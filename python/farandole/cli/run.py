@@ -13,7 +13,14 @@ from typing import Annotated
 
 import typer
 
-from farandole.cli.arguments import RANKS_MAX, TRANSPORTS, Oversubscribe, choice, output_problem
+from farandole.cli.arguments import (
+    RANKS_MAX,
+    TRANSPORT_HELP,
+    TRANSPORTS,
+    Oversubscribe,
+    choice,
+    output_problem,
+)
 from farandole.cli.grouped import grouped
 from farandole.cli.horovod import LOG_LEVELS, PANEL, timeline_file, translate_variables
 from farandole.launch.hosts import HostsError, parse_hosts, place, read_hostfile
@@ -88,7 +95,11 @@ def run(
     oversubscribe: Oversubscribe = False,
     transport: Annotated[
         str | None,
-        choice("--transport", words=TRANSPORTS, help="Sets FARANDOLE_TRANSPORT."),
+        choice(
+            "--transport",
+            words=TRANSPORTS,
+            help=f"Sets FARANDOLE_TRANSPORT ({TRANSPORT_HELP}).",
+        ),
     ] = None,
     algorithm: Annotated[
         str | None, typer.Option(help="Sets FARANDOLE_ALGORITHM; see `farandole algorithms`.")

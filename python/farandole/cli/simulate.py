@@ -86,7 +86,12 @@ def coordinator(
             "bytes_per_us": bandwidth_gb * 1e3,
         }
         costs = _native.simulate_coordination(
-            design, count, tensors, cache_capacity, FIRST_AND_STEADY, **network
+            design,
+            rank_count=count,
+            tensor_count=tensors,
+            cache_capacity=cache_capacity,
+            step_count=FIRST_AND_STEADY,
+            **network,
         )
         for step, cost in zip(("first", "later"), costs, strict=True):
             cycles.append(Cycle(design=design, ranks=count, step=step, **cost))

@@ -85,7 +85,7 @@ def collective(
         "slow_down": _slow_down(straggler or [], ranks),
         "busiest_links": links,
     }
-    call: report.Call = (timed, size_bytes, [], [])
+    call = _native.SimulatedCall(schedule=timed, bytes=size_bytes)
     runs = [
         report.timed(_native.Simulator(described, ranks, routing=routing, seed=seed), call, options)
         for seed in range(seeds)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from farandole import _native
-from farandole.coordination.process_sets import NamedCall, ProcessSet, barrier_call
+from farandole.coordination.process_sets import ProcessSet, barrier_call
 from farandole.errors import FarandoleError
 
 Result = TypeVar("Result", covariant=True)
@@ -22,7 +22,7 @@ class Operation(Protocol[Result]):
     """What a framework submits. A handle keeps it, with the memory that it owns, to the end."""
 
     @property
-    def native(self) -> NamedCall:
+    def native(self) -> _native.TensorCall:
         """What the coordinator is told."""
 
     @property

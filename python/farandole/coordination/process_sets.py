@@ -22,11 +22,6 @@ from farandole.errors import InvalidArgumentError, UnsupportedError, WrongTypeEr
 
 _lock = threading.RLock()
 
-# Name, collective, reduction, adasum, dtype, shape, root, scaling, splits, both addresses.
-NamedCall = tuple[
-    str, int, int, bool, int, list[int], int, tuple[float, float, bool], list[int], int, int
-]
-
 
 class ProcessSet:
     """Ranks of the job, in ascending order. Give it to init() or add_process_set() before use.
@@ -270,7 +265,6 @@ def wait_for_all(process_set: ProcessSet, name: str) -> None:
     process_set.coordinator.submit([barrier_call(name)])[0].wait()
 
 
-def barrier_call(name: str) -> NamedCall:
+def barrier_call(name: str) -> _native.TensorCall:
     """What a coordinator is told for a barrier."""
-    barrier = _native.COLLECTIVES.index("barrier")
-    return (name, barrier, 0, False, 0, [], 0, (1.0, 1.0, False), [], 0, 0)
+    return _native.TensorCall(name=name, collective=_native.Collective.barrier)

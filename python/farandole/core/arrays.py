@@ -17,10 +17,6 @@ import numpy as np
 from farandole import _native
 from farandole.errors import InvalidArgumentError, UnsupportedError
 
-DTYPE_INDEX = {name: index for index, name in enumerate(_native.DTYPES)}
-REDUCTION_INDEX = {name: index for index, name in enumerate(_native.REDUCTIONS)}
-COLLECTIVE_INDEX = {name: index for index, name in enumerate(_native.COLLECTIVES)}
-
 # Names of the ml_dtypes package, where they differ from ours: its float8_e4m3 is another format.
 _FOREIGN_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 FROM_FOREIGN = {_FOREIGN_NAMES.get(name, name): name for name in _native.DTYPES}
@@ -142,28 +138,28 @@ def _of_ndarray(array: np.ndarray[Any, Any], argument: str) -> Buffer:
         )
     dtype = array.dtype
     name = _NAMES.get(dtype) or _numpy_name(dtype, argument)
-    pointer, _, read_only = _native.buffer(array)
+    pointer, read_only = _native.buffer(array)
     return Buffer(array, pointer, array.shape, array.size, name, read_only, array)
 
 
 def _of_dlpack(array: Any, argument: str, writable: bool) -> Buffer:
-    described = _native.dlpack(array, writable)
-    if described is None:
+    found = _native.dlpack(array, writable)
+    if found is None:
         raise InvalidArgumentError(
             f"argument '{argument}' is a {type(array).__name__} whose __dlpack__() gives no "
             "array, allowed is a NumPy array or an object with the DLPack or buffer protocol."
         )
-    pointer, shape, name, contiguous, on_cpu, read_only = described
-    if not contiguous or not on_cpu:
+    if not found.is_contiguous or not found.is_on_cpu:
         raise InvalidArgumentError(
             f"argument '{argument}' is not contiguous or not on the CPU, "
             "allowed is a contiguous CPU array."
         )
+    read_only = found.read_only
     if writable and not read_only:  # what DLPack cannot say of older exporters
         with contextlib.suppress(TypeError, ValueError, BufferError):
             read_only = memoryview(array).readonly
-    name = _checked_name(name, argument)
-    return Buffer(array, pointer, tuple(shape), math.prod(shape), name, read_only, array)
+    name, shape = _checked_name(found.dtype, argument), tuple(found.shape)
+    return Buffer(array, found.pointer, shape, math.prod(shape), name, read_only, array)
 
 
 # What the letters of the buffer protocol stand for; how many bits is in the size of an item, which
@@ -208,7 +204,7 @@ def _of_buffer(array: Any, argument: str) -> Buffer:
         )
     name = _format_name(view, argument)
     shape = view.shape or ()
-    pointer = _native.buffer(view)[0]
+    pointer, _ = _native.buffer(view)
     return Buffer(array, pointer, shape, math.prod(shape), name, view.readonly, view)
 
 

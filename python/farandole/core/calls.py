@@ -13,15 +13,8 @@ from typing import Any, Literal
 import numpy as np
 
 from farandole import _native
-from farandole.core.arrays import (
-    COLLECTIVE_INDEX,
-    DTYPE_INDEX,
-    REDUCTION_INDEX,
-    Buffer,
-    describe,
-    integer,
-    numpy_dtype,
-)
+from farandole._native import Arguments, CallOptions, Collective, DType, Reduction
+from farandole.core.arrays import Buffer, describe, integer, numpy_dtype
 from farandole.errors import InvalidArgumentError
 
 Counts = Sequence[int]
@@ -43,22 +36,18 @@ ReduceOp = Literal[
 _NOTHING = Buffer(None, 0, (), 0, "uint8", False)
 
 
-@dataclass(slots=True)  # a frozen one takes three times as long to make, 0.3 us of a call's 2
-class Options:
-    """What a call may say beyond its arrays."""
-
-    algorithm: str | None = None
-    name: str | None = None
-    factor: float = 1.0
-    deterministic: bool = False
+DEFAULTS = CallOptions()
+# By the names that callers use; a dict is found faster than the members of an Enum.
+REDUCTIONS = dict(Reduction.__members__)
+_DTYPES = dict(DType.__members__)
 
 
 @dataclass(slots=True)
 class Call:
     """Arguments of Communicator.run in the native module; what must stay alive; the result."""
 
-    arguments: tuple[Any, ...]
-    options: Options
+    arguments: Arguments
+    options: CallOptions
     kept: Any
     result: Any
     scalar: bool = False  # the result is an array of shape () and goes to the caller as a scalar
@@ -76,58 +65,74 @@ class Group:
         integer("root", root, f"a rank from 0 to {last}", 0, last)
 
 
-def _check_op(op: str) -> None:
-    if not isinstance(op, str) or op not in REDUCTION_INDEX:
+def reduction(op: str) -> Reduction:
+    """The member of this name; InvalidArgumentError if there is none."""
+    if not isinstance(op, str) or op not in REDUCTIONS:
         raise InvalidArgumentError(
-            f"argument 'op' is {op!r}, allowed are " + ", ".join(_native.REDUCTIONS) + "."
+            f"argument 'op' is {op!r}, allowed are " + ", ".join(REDUCTIONS) + "."
         )
+    return REDUCTIONS[op]
 
 
-def explain(options: Options, op: str = "sum") -> None:
+def said(
+    algorithm: str | None = None,
+    name: str | None = None,
+    factor: float = 1.0,
+    deterministic: bool = False,
+) -> CallOptions:
+    """What a call says beyond its arrays; InvalidArgumentError naming the argument at fault."""
+    plain = name is None and algorithm is None and deterministic is False
+    if plain and type(factor) is float and factor == 1.0:
+        return DEFAULTS
+    try:
+        return CallOptions(
+            algorithm=algorithm or "", name=name or "", factor=factor, deterministic=deterministic
+        )
+    except TypeError:
+        _explain(algorithm, name, factor, deterministic)
+        raise
+
+
+def _explain(algorithm: Any, name: Any, factor: Any, deterministic: Any) -> None:
     """Raises what names the argument at fault, after the native module refused a type."""
-    _check_op(op)
-    texts = {"algorithm": options.algorithm, "name": options.name}
-    for argument, text in texts.items():
+    for argument, text in (("algorithm", algorithm), ("name", name)):
         if text is not None and not isinstance(text, str):
             raise InvalidArgumentError(
                 f"argument '{argument}' is {text!r}, allowed are a str and None."
             )
-    if not isinstance(options.factor, int | float):
-        raise InvalidArgumentError(f"argument 'factor' is {options.factor!r}, allowed is a float.")
-    if not isinstance(options.deterministic, bool):
+    if not isinstance(factor, int | float):
+        raise InvalidArgumentError(f"argument 'factor' is {factor!r}, allowed is a float.")
+    if not isinstance(deterministic, bool):
         raise InvalidArgumentError(
-            f"argument 'deterministic' is {options.deterministic!r}, allowed is a bool."
+            f"argument 'deterministic' is {deterministic!r}, allowed is a bool."
         )
 
 
 def _call(
-    collective: str,
+    collective: Collective,
     source: Buffer,
     target: Buffer,
     count: int,
-    options: Options,
+    options: CallOptions,
     *,
     op: str = "sum",
     root: int = 0,
-    counts: tuple[list[int] | None, list[int] | None] | None = None,
+    counts: tuple[list[int], list[int]] | None = None,
 ) -> Call:
-    """`counts`: elements per rank of `in` and `out`, where chunks have different lengths."""
-    _check_op(op)
-    known = target if source is _NOTHING else source
-    arguments = (
-        COLLECTIVE_INDEX[collective],
-        source.pointer,
-        target.pointer,
-        count,
-        DTYPE_INDEX[known.dtype],
-        REDUCTION_INDEX[op],
-        root,
-        options.algorithm or "",
-        options.name or "",
-        options.factor,
-        options.deterministic,
-        *(counts or (None, None)),
-        counts is not None,
+    """`counts`: elements per rank of `in` and `out`, where chunks have different lengths; [] where
+    this rank does not know them."""
+    in_counts, out_counts = counts or ([], [])
+    arguments = Arguments(
+        collective=collective,
+        input=source.pointer,
+        output=target.pointer,
+        count=count,
+        dtype=_DTYPES[(target if source is _NOTHING else source).dtype],
+        reduction=reduction(op),
+        root=root,
+        by_rank=counts is not None,
+        in_counts=in_counts,
+        out_counts=out_counts,
     )
     # Only an array made for a scalar is one itself; an `out` that is given never is.
     return Call(arguments, options, (source.kept, target.kept), target.owner, target.scalar)
@@ -140,7 +145,7 @@ def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
         dtype = owner.dtype if isinstance(owner, np.ndarray) else numpy_dtype(like.dtype)
         made = np.empty(shape, dtype)
         scalar = like.scalar and shape == ()
-        pointer = _native.buffer(made)[0]
+        pointer, _ = _native.buffer(made)
         return Buffer(made, pointer, shape, made.size, like.dtype, False, made, scalar)
     if out is owner and shape == like.shape and not like.read_only:
         return like
@@ -201,78 +206,82 @@ def _gathered(source: Buffer, group: Group) -> tuple[int, ...]:
     return (group.size * (source.shape[0] if source.shape else 1), *source.shape[1:])
 
 
-def allreduce(array: Any, out: Any, op: str, options: Options) -> Call:
+def allreduce(array: Any, out: Any, op: str, options: CallOptions) -> Call:
     source = describe(array, "array")
     target = _target(out, source, source.shape)
-    return _call("allreduce", source, target, source.count, options, op=op)
+    return _call(Collective.allreduce, source, target, source.count, options, op=op)
 
 
-def reduce(group: Group, array: Any, out: Any, op: str, root: int, options: Options) -> Call:
+def reduce(group: Group, array: Any, out: Any, op: str, root: int, options: CallOptions) -> Call:
     group.check_root(root)
     source = describe(array, "array")
     if group.rank == root or out is not None:
         target = _target(out, source, source.shape)
     else:
         target = _NOTHING
-    call = _call("reduce", source, target, source.count, options, op=op, root=root)
+    call = _call(Collective.reduce, source, target, source.count, options, op=op, root=root)
     return call if group.rank == root else Call(call.arguments, options, call.kept, None)
 
 
-def broadcast(group: Group, array: Any, out: Any, root: int, options: Options) -> Call:
+def broadcast(group: Group, array: Any, out: Any, root: int, options: CallOptions) -> Call:
     group.check_root(root)
     source = describe(array, "array")
     target = _target(out, source, source.shape)
-    return _call("broadcast", source, target, source.count, options, root=root)
+    return _call(Collective.broadcast, source, target, source.count, options, root=root)
 
 
 def reducescatter(
-    group: Group, array: Any, out: Any, op: str, counts: Counts | None, options: Options
+    group: Group, array: Any, out: Any, op: str, counts: Counts | None, options: CallOptions
 ) -> Call:
     source = describe(array, "array")
     if counts is None:
         target = _target(out, source, _divided("reducescatter", source, group))
-        return _call("reducescatter", source, target, target.count, options, op=op)
+        return _call(Collective.reducescatter, source, target, target.count, options, op=op)
     rows = _rows("reducescatter", "counts", counts, group)
     width = _matrix("reducescatter", source)
     _check_rows("reducescatter", source, sum(rows))
     target = _target(out, source, (rows[group.rank], *source.shape[1:]))
     elements = [count * width for count in rows]
-    return _call("reducescatter", source, target, 0, options, op=op, counts=(elements, None))
+    return _call(Collective.reducescatter, source, target, 0, options, op=op, counts=(elements, []))
 
 
-def allgather(group: Group, array: Any, out: Any, counts: Counts | None, options: Options) -> Call:
+def allgather(
+    group: Group, array: Any, out: Any, counts: Counts | None, options: CallOptions
+) -> Call:
     source = describe(array, "array")
     if counts is None:
         target = _target(out, source, _gathered(source, group))
-        return _call("allgather", source, target, source.count, options)
+        return _call(Collective.allgather, source, target, source.count, options)
     rows = _rows("allgather", "counts", counts, group)
     width = _matrix("allgather", source)
     _check_rows("allgather", source, rows[group.rank])
     target = _target(out, source, (sum(rows), *source.shape[1:]))
     elements = [count * width for count in rows]
-    return _call("allgather", source, target, 0, options, counts=(None, elements))
+    return _call(Collective.allgather, source, target, 0, options, counts=([], elements))
 
 
 def gather(
-    group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: Options
+    group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: CallOptions
 ) -> Call:
     group.check_root(root)
     source = describe(array, "array")
     at_root = group.rank == root
     if counts is None:
         target = _target(out, source, _gathered(source, group)) if at_root else _NOTHING
-        return _call("gather", source, target, source.count, options, root=root)
+        return _call(Collective.gather, source, target, source.count, options, root=root)
     width = _matrix("gather", source)
     own = _own_rows("gather", counts, group, at_root)
     _check_rows("gather", source, own)
     if not at_root:
-        both = (None, None)
-        return _call("gather", source, _NOTHING, own * width, options, root=root, counts=both)
+        both: tuple[list[int], list[int]] = ([], [])
+        return _call(
+            Collective.gather, source, _NOTHING, own * width, options, root=root, counts=both
+        )
     assert not isinstance(counts, int)
     rows = _rows("gather", "counts", counts, group)
     target = _target(out, source, (sum(rows), *source.shape[1:]))
     elements = [count * width for count in rows]
-    return _call("gather", source, target, 0, options, root=root, counts=(None, elements))
+    return _call(Collective.gather, source, target, 0, options, root=root, counts=([], elements))
 
 
 def _own_rows(collective: str, counts: Counts | int, group: Group, at_root: bool) -> int:
@@ -292,7 +301,7 @@ def _own_rows(collective: str, counts: Counts | int, group: Group, at_root: bool
 
 
 def scatter(
-    group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: Options
+    group: Group, array: Any, out: Any, root: int, counts: Counts | int | None, options: CallOptions
 ) -> Call:
     group.check_root(root)
     at_root = group.rank == root
@@ -302,22 +311,22 @@ def scatter(
     sent = source if at_root else _NOTHING
     if counts is None:
         target = _target(out, source, _divided("scatter", source, group))
-        return _call("scatter", sent, target, target.count, options, root=root)
+        return _call(Collective.scatter, sent, target, target.count, options, root=root)
     width = _matrix("scatter", source)
     own = _own_rows("scatter", counts, group, at_root)
     target = _target(out, source, (own, *source.shape[1:]))
     if not at_root:
-        both = (None, None)
-        return _call("scatter", sent, target, own * width, options, root=root, counts=both)
+        both: tuple[list[int], list[int]] = ([], [])
+        return _call(Collective.scatter, sent, target, own * width, options, root=root, counts=both)
     assert not isinstance(counts, int)
     rows = _rows("scatter", "counts", counts, group)
     _check_rows("scatter", source, sum(rows))
     elements = [count * width for count in rows]
-    return _call("scatter", sent, target, 0, options, root=root, counts=(elements, None))
+    return _call(Collective.scatter, sent, target, 0, options, root=root, counts=(elements, []))
 
 
 def _scatter_to(
-    group: Group, out: Any, root: int, counts: Counts | int | None, options: Options
+    group: Group, out: Any, root: int, counts: Counts | int | None, options: CallOptions
 ) -> Call:
     """scatter() at a rank that gives no array: `out` says what comes."""
     if out is None:
@@ -327,11 +336,13 @@ def _scatter_to(
         )
     target = describe(out, "out", True)
     if counts is None:
-        return _call("scatter", _NOTHING, target, target.count, options, root=root)
+        return _call(Collective.scatter, _NOTHING, target, target.count, options, root=root)
     _matrix("scatter", target, "out")
     _check_rows("scatter", target, _own_rows("scatter", counts, group, False), "out")
-    both = (None, None)
-    return _call("scatter", _NOTHING, target, target.count, options, root=root, counts=both)
+    both: tuple[list[int], list[int]] = ([], [])
+    return _call(
+        Collective.scatter, _NOTHING, target, target.count, options, root=root, counts=both
+    )
 
 
 def alltoall(
@@ -340,13 +351,13 @@ def alltoall(
     out: Any,
     send_counts: Counts | None,
     recv_counts: Counts | None,
-    options: Options,
+    options: CallOptions,
 ) -> Call:
     source = describe(array, "array")
     if send_counts is None and recv_counts is None:
         block = _divided("alltoall", source, group)
         target = _target(out, source, source.shape)
-        return _call("alltoall", source, target, math.prod(block), options)
+        return _call(Collective.alltoall, source, target, math.prod(block), options)
     if send_counts is None or recv_counts is None:
         missing = "send_counts" if send_counts is None else "recv_counts"
         raise InvalidArgumentError(
@@ -363,8 +374,8 @@ def alltoall(
     _check_rows("alltoall", source, sum(sent))
     target = _target(out, source, (sum(received), *source.shape[1:]))
     counts = ([count * width for count in sent], [count * width for count in received])
-    return _call("alltoall", source, target, 0, options, counts=counts)
+    return _call(Collective.alltoall, source, target, 0, options, counts=counts)
 
 
 def barrier(name: str | None) -> Call:
-    return _call("barrier", _NOTHING, _NOTHING, 0, Options(name=name))
+    return _call(Collective.barrier, _NOTHING, _NOTHING, 0, said(name=name))

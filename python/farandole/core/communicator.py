@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from farandole import _native
 from farandole.core import calls, completions
-from farandole.core.arrays import COLLECTIVE_INDEX, REDUCTION_INDEX, integer, positive_seconds
-from farandole.core.calls import Call, Options, ReduceOp
+from farandole.core.arrays import integer, positive_seconds
+from farandole.core.calls import REDUCTIONS, Call, ReduceOp, said
 from farandole.core.messages import Recv, Send, natives
 from farandole.errors import FarandoleError, InvalidArgumentError
 
@@ -86,12 +86,13 @@ class Request:
             completions.add(self._native, told, self)
 
 
-def _collective_index(collective: str) -> int:
-    if not isinstance(collective, str) or collective not in COLLECTIVE_INDEX:
+def _collective(name: str) -> _native.Collective:
+    members = _native.Collective.__members__
+    if not isinstance(name, str) or name not in members:
         raise InvalidArgumentError(
-            f"argument 'collective' is {collective!r}, allowed are {', '.join(COLLECTIVE_INDEX)}"
+            f"argument 'collective' is {name!r}, allowed are {', '.join(members)}"
         )
-    return COLLECTIVE_INDEX[collective]
+    return members[name]
 
 
 def _size(nbytes: int) -> int:
@@ -130,12 +131,12 @@ class Communicator:
     def algorithm(self, collective: str, nbytes: int) -> str:
         """What calls take that name no algorithm, with `nbytes` on the larger side of a rank: what
         the planner predicts to be fastest, a tuning file says, or set_algorithm() has set."""
-        return self.native.algorithm(_collective_index(collective), _size(nbytes))
+        return self.native.algorithm(_collective(collective), _size(nbytes))
 
     def set_algorithm(self, collective: str, nbytes: int, algorithm: str | None) -> None:
         """Has calls of about `nbytes` (two classes of sizes per power of two) take `algorithm`;
         None: what they took before. Every rank must do the same between the same two calls."""
-        self.native.set_algorithm(_collective_index(collective), _size(nbytes), algorithm or "")
+        self.native.set_algorithm(_collective(collective), _size(nbytes), algorithm or "")
 
     @overload
     def allreduce(
@@ -190,17 +191,17 @@ class Communicator:
         `factor`, then sum)."""
         if type(array) is np.ndarray:  # saves 1 us of 3
             target = np.empty(array.shape, array.dtype) if out is None else out
-            more = (algorithm or "", name or "", factor, deterministic)
+            options = said(algorithm, name, factor, deterministic)
             try:
-                if type(target) is np.ndarray and self.native.allreduce_plain(
-                    array, target, REDUCTION_INDEX[op], *more
-                ):
-                    return target
+                reduction = REDUCTIONS[op]
             except (KeyError, TypeError):
-                calls.explain(Options(algorithm, name, factor, deterministic), op)
-                raise
+                reduction = calls.reduction(op)  # raises
+            if type(target) is np.ndarray and self.native.allreduce_plain(
+                array, target, reduction, options
+            ):
+                return target
         return self._run(
-            calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
+            calls.allreduce(array, out, op, said(algorithm, name, factor, deterministic))
         )
 
     def allreduce_async(
@@ -216,7 +217,7 @@ class Communicator:
     ) -> Request:
         """allreduce() in the background."""
         return self._start(
-            calls.allreduce(array, out, op, Options(algorithm, name, factor, deterministic))
+            calls.allreduce(array, out, op, said(algorithm, name, factor, deterministic))
         )
 
     @overload
@@ -261,7 +262,7 @@ class Communicator:
         is given away from the root is overwritten with partial results."""
         return self._run(
             calls.reduce(
-                self._group, array, out, op, root, Options(algorithm, name, factor, deterministic)
+                self._group, array, out, op, root, said(algorithm, name, factor, deterministic)
             )
         )
 
@@ -280,7 +281,7 @@ class Communicator:
         """reduce() in the background."""
         return self._start(
             calls.reduce(
-                self._group, array, out, op, root, Options(algorithm, name, factor, deterministic)
+                self._group, array, out, op, root, said(algorithm, name, factor, deterministic)
             )
         )
 
@@ -324,7 +325,7 @@ class Communicator:
         name: str | None = None,
     ) -> Any:
         """The root's array on every rank. Other ranks' `array` gives shape and dtype only."""
-        return self._run(calls.broadcast(self._group, array, out, root, Options(algorithm, name)))
+        return self._run(calls.broadcast(self._group, array, out, root, said(algorithm, name)))
 
     def broadcast_async(
         self,
@@ -336,7 +337,7 @@ class Communicator:
         name: str | None = None,
     ) -> Request:
         """broadcast() in the background."""
-        return self._start(calls.broadcast(self._group, array, out, root, Options(algorithm, name)))
+        return self._start(calls.broadcast(self._group, array, out, root, said(algorithm, name)))
 
     @overload
     def reducescatter(
@@ -380,7 +381,7 @@ class Communicator:
         [n / size, ...]. With `counts`, the same on all ranks, block r has counts[r] rows."""
         return self._run(
             calls.reducescatter(
-                self._group, array, out, op, counts, Options(algorithm, name, factor, deterministic)
+                self._group, array, out, op, counts, said(algorithm, name, factor, deterministic)
             )
         )
 
@@ -399,7 +400,7 @@ class Communicator:
         """reducescatter() in the background."""
         return self._start(
             calls.reducescatter(
-                self._group, array, out, op, counts, Options(algorithm, name, factor, deterministic)
+                self._group, array, out, op, counts, said(algorithm, name, factor, deterministic)
             )
         )
 
@@ -435,7 +436,7 @@ class Communicator:
         """The ranks' arrays one after the other along the first axis: [n, ...] of every rank to
         [size * n, ...]; a scalar array to [size]. All shapes must be equal, but for the number of
         rows if `counts`, the same on all ranks, says what it is on each."""
-        return self._run(calls.allgather(self._group, array, out, counts, Options(algorithm, name)))
+        return self._run(calls.allgather(self._group, array, out, counts, said(algorithm, name)))
 
     def allgather_async(
         self,
@@ -447,9 +448,7 @@ class Communicator:
         name: str | None = None,
     ) -> Request:
         """allgather() in the background."""
-        return self._start(
-            calls.allgather(self._group, array, out, counts, Options(algorithm, name))
-        )
+        return self._start(calls.allgather(self._group, array, out, counts, said(algorithm, name)))
 
     @overload
     def gather(
@@ -485,9 +484,7 @@ class Communicator:
     ) -> Any:
         """allgather() of which only the root gets the result; the others get None. If one rank
         gives `counts`, all do; away from the root its own number of rows is enough."""
-        return self._run(
-            calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
-        )
+        return self._run(calls.gather(self._group, array, out, root, counts, said(algorithm, name)))
 
     def gather_async(
         self,
@@ -501,7 +498,7 @@ class Communicator:
     ) -> Request:
         """gather() in the background."""
         return self._start(
-            calls.gather(self._group, array, out, root, counts, Options(algorithm, name))
+            calls.gather(self._group, array, out, root, counts, said(algorithm, name))
         )
 
     @overload
@@ -541,7 +538,7 @@ class Communicator:
         is given. If one rank gives `counts`, all do: rows of block r; away from the root its own
         number of rows is enough."""
         return self._run(
-            calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
+            calls.scatter(self._group, array, out, root, counts, said(algorithm, name))
         )
 
     def scatter_async(
@@ -556,7 +553,7 @@ class Communicator:
     ) -> Request:
         """scatter() in the background."""
         return self._start(
-            calls.scatter(self._group, array, out, root, counts, Options(algorithm, name))
+            calls.scatter(self._group, array, out, root, counts, said(algorithm, name))
         )
 
     @overload
@@ -595,9 +592,7 @@ class Communicator:
         rank that it came from; `size` equal blocks of rows. With both counts, send_counts[d] rows
         go to rank d and recv_counts[s] rows come from rank s."""
         return self._run(
-            calls.alltoall(
-                self._group, array, out, send_counts, recv_counts, Options(algorithm, name)
-            )
+            calls.alltoall(self._group, array, out, send_counts, recv_counts, said(algorithm, name))
         )
 
     def alltoall_async(
@@ -612,9 +607,7 @@ class Communicator:
     ) -> Request:
         """alltoall() in the background."""
         return self._start(
-            calls.alltoall(
-                self._group, array, out, send_counts, recv_counts, Options(algorithm, name)
-            )
+            calls.alltoall(self._group, array, out, send_counts, recv_counts, said(algorithm, name))
         )
 
     def barrier(self, *, name: str | None = None) -> None:
@@ -664,11 +657,7 @@ class Communicator:
         message to this rank itself needs its counterpart in the same batch. No message may be
         received into memory that another message of the batch uses."""
         rows, _, received = natives(messages, self._group)
-        try:
-            self.native.run_messages(rows, name or "")
-        except TypeError:
-            calls.explain(Options(name=name))
-            raise
+        self.native.run_messages(rows, said(name=name))
         return received
 
     def batch_async(self, messages: Iterable[Send | Recv], *, name: str | None = None) -> Request:
@@ -756,19 +745,11 @@ class Communicator:
         self.free()
 
     def _run(self, call: Call) -> Any:
-        try:
-            self.native.run(*call.arguments)
-        except TypeError:
-            calls.explain(call.options)
-            raise
+        self.native.run(call.arguments, call.options)
         return call.result[()] if call.scalar else call.result
 
     def _start(self, call: Call) -> Request:
-        try:
-            native = self.native.start(*call.arguments)
-        except TypeError:
-            calls.explain(call.options)
-            raise
+        native = self.native.start(call.arguments, call.options)
         return Request(native, call.kept, call.result, call.scalar)
 
     def _exchange_async(
@@ -776,11 +757,7 @@ class Communicator:
     ) -> Request:
         """Whose result is what was received, unless another is given."""
         rows, kept, received = natives(messages, self._group)
-        try:
-            native = self.native.start_messages(rows, name or "")
-        except TypeError:
-            calls.explain(Options(name=name))
-            raise
+        native = self.native.start_messages(rows, said(name=name))
         return Request(native, kept, received if result is None else result)
 
 

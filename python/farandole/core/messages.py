@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from farandole.core.arrays import DTYPE_INDEX, describe, integer
+from farandole._native import DType, Message, MessageKind
+from farandole.core.arrays import describe, integer
 from farandole.core.calls import Group
 from farandole.errors import InvalidArgumentError
 
@@ -29,25 +30,25 @@ class Recv:
     source: int
 
 
-# Whether it is a send, address, elements, dtype, peer.
-Native = tuple[bool, int, int, int, int]
+_DTYPES = dict(DType.__members__)
+_SEND, _RECEIVE = MessageKind.send, MessageKind.receive  # found faster than in the Enum
 
 
 def natives(
     messages: Iterable[Send | Recv], group: Group
-) -> tuple[list[Native], list[Any], list[Any]]:
+) -> tuple[list[Message], list[Any], list[Any]]:
     """Arguments of the native module, what must stay alive, and the arrays that come."""
-    rows: list[Native] = []
+    rows: list[Message] = []
     kept: list[Any] = []
     received: list[Any] = []
     last = group.size - 1
     allowed = f"a rank from 0 to {last}"
     for message in messages:
         if isinstance(message, Send):
-            buffer = describe(message.array, "array")
+            kind, buffer = _SEND, describe(message.array, "array")
             peer = integer("dest", message.dest, allowed, 0, last)
         elif isinstance(message, Recv):
-            buffer = describe(message.out, "out", True)
+            kind, buffer = _RECEIVE, describe(message.out, "out", True)
             peer = integer("source", message.source, allowed, 0, last)
             received.append(buffer.owner)
         else:
@@ -56,6 +57,13 @@ def natives(
                 "and Recv."
             )
         kept.append(buffer.kept)
-        is_send = isinstance(message, Send)
-        rows.append((is_send, buffer.pointer, buffer.count, DTYPE_INDEX[buffer.dtype], peer))
+        rows.append(
+            Message(
+                kind=kind,
+                data=buffer.pointer,
+                count=buffer.count,
+                dtype=_DTYPES[buffer.dtype],
+                peer=peer,
+            )
+        )
     return rows, kept, received

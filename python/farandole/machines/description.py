@@ -101,12 +101,11 @@ class Description:
         """Raises InvalidArgumentError, beginning with the field, if it makes no sense."""
         numbers = {name: index for index, name in enumerate(self.node_names())}
         links = [
-            (
-                numbers[a],
-                numbers[b],
-                group.rate_GBps.value * 1e9,
-                group.half_duplex,
-                (group.latency_us.value if group.latency_us else 0.0) * 1e-6,
+            _native.Link(
+                ends=(numbers[a], numbers[b]),
+                bytes_per_second=group.rate_GBps.value * 1e9,
+                half_duplex=group.half_duplex,
+                latency=(group.latency_us.value if group.latency_us else 0.0) * 1e-6,
             )
             for group in self.links
             for a, b in group.between

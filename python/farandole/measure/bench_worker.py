@@ -112,7 +112,7 @@ class Bench:
     # Which plan it was
 
     def _chosen(self, before: dict[str, Any]) -> tuple[str, str]:
-        """Algorithm and transport that ran most since `before`, from "allreduce ring shm". Messages
+        """Algorithm and transport that ran most since `before`, from the labels of plans. Messages
         have no algorithm, and take the transports that sent anything."""
         now = farandole.statistics()
         if self._plan.collective == "sendrecv":

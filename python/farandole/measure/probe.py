@@ -12,6 +12,7 @@ how they share the way out.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -21,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from farandole import _native
-from farandole.core.arrays import DTYPE_INDEX
 from farandole.core.communicator import Communicator
 from farandole.errors import InvalidArgumentError
 from farandole.measure.fit import FAN, PASS, Sample
@@ -182,9 +182,15 @@ class Probe:
     def _reduce_per_byte(self) -> float:
         count = _LOCAL_BYTES // _ITEM_BYTES
         target, source = np.zeros(count, np.float32), np.ones(count, np.float32)
-        dtype, reduction = DTYPE_INDEX["float32"], _native.REDUCTIONS.index("sum")
-        addresses = target.ctypes.data, source.ctypes.data
-        return self._per_byte(lambda: _native.reduce_into(*addresses, count, dtype, reduction))
+        into = functools.partial(
+            _native.reduce_into,
+            target=target.ctypes.data,
+            source=source.ctypes.data,
+            count=count,
+            dtype=_native.DType.float32,
+            reduction=_native.Reduction.sum,
+        )
+        return self._per_byte(into)
 
     def _copy_per_byte(self) -> float:
         target, source = np.zeros(_LOCAL_BYTES, np.uint8), np.ones(_LOCAL_BYTES, np.uint8)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from farandole import _native
 from farandole.machines.description import (
     Constant,
     Description,
@@ -73,7 +74,9 @@ def describe(measured: Measurements, found: Mapping[str, Hop], name: str) -> Des
     nics: tuple[str, ...] = ()
     if "host" in found:
         rate = found["host"].rates[0].bytes_per_second
-        kind, hub = ("memory", "memory") if "shm" in measured.transports else ("switch", "loopback")
+        in_memory = {name for name, _, through_memory in _native.transports() if through_memory}
+        meet = not in_memory.isdisjoint(measured.transports)
+        kind, hub = ("memory", "memory") if meet else ("switch", "loopback")
         nodes.append(NodeGroup(kind, (hub,)))
         between = tuple((rank, hub) for rank in ranks)
         links.append(LinkGroup(between, _rate(rate, "ring of all ranks of a host")))

@@ -68,10 +68,10 @@ class Tuner:
         local = np.array([job.local_size()], np.int64)
         world.allreduce(local, local, "max")
         self._local = int(local[0])
-        shared = hosts == 1 and _native.setting("FARANDOLE_TRANSPORT") != "tcp"
-        self.shape = Shape(world.size, hosts, "shm" if shared else "tcp")
+        transport = _native.setting("FARANDOLE_TRANSPORT")
+        self.shape = Shape(world.size, hosts, _native.transport_for(transport, hosts == 1))
         given = job.machine()
-        self._machine = given or _native.default_machine(self._local, hosts, shared)
+        self._machine = given or _native.default_machine(self._local, hosts, transport)
 
     def run(self, collectives: Sequence[str], sizes: Sequence[int]) -> Iterator[Choice]:
         for collective in collectives:
@@ -84,7 +84,13 @@ class Tuner:
                     yield self._choose(collective, count, size_bytes)
 
     def _choose(self, collective: str, count: int, size_bytes: int) -> Choice:
-        plans = _native.plan(self._machine, collective, size_bytes, self._world.size, self._local)
+        plans = _native.plan(
+            self._machine,
+            collective,
+            size_bytes,
+            self._world.size,
+            ranks_per_host=self._local,
+        )
         model = next(plan["algorithm"] for plan in plans if plan["chosen"])
         tried = candidates(plans, size_bytes)
         samples: dict[str, list[float]] = {plan["algorithm"]: [] for plan in tried}

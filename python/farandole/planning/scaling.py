@@ -103,7 +103,9 @@ def control_seconds(design: str, ranks: int, tensors: int) -> float:
     """Of a cycle in which all ranks agree on tensors that they have agreed on before; simulated."""
     if ranks == 1:
         return 0.0
-    _, later = _native.simulate_coordination(design, ranks, tensors, step_count=2)
+    _, later = _native.simulate_coordination(
+        design, rank_count=ranks, tensor_count=tensors, step_count=2
+    )
     return float(later["seconds"])
 
 
@@ -116,8 +118,12 @@ def train(training: Training, ranks: int, allreduce_seconds: Callable[[int], flo
     if training.group_count:
         groups = models.equal_groups(found, training.group_count)
     cost = _native.simulate_training(
-        [
-            (gradient.elements, compute * (gradient.ready if training.overlap else 1.0), group)
+        gradients=[
+            _native.Gradient(
+                elements=gradient.elements,
+                ready=compute * (gradient.ready if training.overlap else 1.0),
+                group=group,
+            )
             for gradient, group in zip(found, groups, strict=True)
         ],
         compute_seconds=compute,

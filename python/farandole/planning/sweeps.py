@@ -87,7 +87,8 @@ class HierarchyTimes:
             cost = _native.predict(self._machine, "allreduce", spec, self._size, self._ranks)
         else:
             schedule = _native.Schedule.build("allreduce", spec, self._ranks)
-            cost = self._simulator().run([(schedule, self._size, [], [])], path="rounds")
+            call = _native.SimulatedCall(schedule=schedule, bytes=self._size)
+            cost = self._simulator().run([call], path="rounds")
         seconds = [0.0] * len(layers)
         for stage in cost["stages"]:
             seconds[_layer_of(stage["name"]) - 1] += stage["seconds"]

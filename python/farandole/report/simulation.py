@@ -14,8 +14,6 @@ from farandole import _native
 from farandole.report.tables import print_table
 from farandole.report.units import seconds_text
 
-Call = tuple[_native.Schedule, float, list[int], list[float]]  # as Simulator.run() takes
-
 
 @dataclass(frozen=True)
 class Run:
@@ -25,7 +23,9 @@ class Run:
     wall_seconds: float
 
 
-def timed(simulator: _native.Simulator, call: Call, options: Mapping[str, Any]) -> Run:
+def timed(
+    simulator: _native.Simulator, call: _native.SimulatedCall, options: Mapping[str, Any]
+) -> Run:
     begin = time.perf_counter()
     result = simulator.run([call], **options)
     return Run(result, time.perf_counter() - begin)

@@ -51,6 +51,10 @@ def machine_json(description: Description) -> str:
         for path, c in description.constants()
     ]
     fields = {name: getattr(machine, name) for name in names}
+    fields["links"] = [
+        (*link.ends, link.bytes_per_second, link.half_duplex, link.latency)
+        for link in machine.links
+    ]
     for cost in fields["hops"].values():
         cost["ring_rates"] = {str(Ring(*ring)): rate for ring, rate in cost["ring_rates"].items()}
     return json.dumps(fields | {"origins": origins}, indent=2)

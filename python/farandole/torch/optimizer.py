@@ -208,7 +208,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         seconds_active   time with a bucket on its way
         seconds_exposed  time that backward(), step() or synchronize() was blocked
         hidden_fraction  1 - exposed / active: the share behind which computation went on
-        plans            {"allreduce ring shm": {"calls": …, "bytes": …}}, the few bytes included
+        plans            {"allreduce ring …": {"calls": …, "bytes": …}}, the few bytes included
                          by which ranks agree on an order
         """
         return self._exchange.meter.summary()

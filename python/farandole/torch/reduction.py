@@ -8,6 +8,7 @@ import enum
 import warnings
 from dataclasses import dataclass
 
+from farandole._native import Reduction
 from farandole.errors import InvalidArgumentError, WrongTypeError
 
 
@@ -40,23 +41,20 @@ ActiveAverage = ReduceOp.ACTIVE_AVERAGE
 class Scaling:
     """A native reduction, what every input is multiplied by, and what its result is."""
 
-    reduction: str
+    reduction: Reduction
     prescale: float = 1.0
     postscale: float = 1.0
     leaves_out_joined: bool = False
 
     @staticmethod
     def of(op: ReduceOp, prescale: float = 1.0, postscale: float = 1.0) -> Scaling:
-        native = {Adasum: "sum", ActiveAverage: "average"}.get(op, op.value)
+        others = {Adasum: Reduction.sum, ActiveAverage: Reduction.average}
+        native = others.get(op) or Reduction[op.value]
         factors = _number("prescale_factor", prescale), _number("postscale_factor", postscale)
         return Scaling(native, *factors, op is ActiveAverage)
 
-    @property
-    def native(self) -> tuple[float, float, bool]:
-        return self.prescale, self.postscale, self.leaves_out_joined
 
-
-UNSCALED = Scaling("sum")
+UNSCALED = Scaling(Reduction.sum)
 
 
 def _number(argument: str, value: float) -> float:

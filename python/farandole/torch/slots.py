@@ -249,4 +249,6 @@ def reusable(place: Slot | Flat) -> Task[torch.Tensor] | None:
     that of a storage can be exchanged (share_memory_())."""
     task = place.task
     address = place.view.data_ptr()
-    return task if task is not None and task.native[-2:] == (address, address) else None
+    if task is None or task.native.input != address or task.native.output != address:
+        return None
+    return task

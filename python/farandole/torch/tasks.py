@@ -13,15 +13,14 @@ from typing import Generic, TypeVar
 import torch
 
 from farandole import _native
-from farandole.coordination.process_sets import NamedCall
-from farandole.core.arrays import COLLECTIVE_INDEX, DTYPE_INDEX, REDUCTION_INDEX
 from farandole.errors import InvalidArgumentError, UnsupportedError
 from farandole.torch.reduction import UNSCALED, Scaling
 
 # PyTorch says in the name that its float8_e4m3 has no infinities, as ours has none.
 _TORCH_NAMES = {"float8_e4m3": "float8_e4m3fn"}
 _DTYPES = {
-    getattr(torch, _TORCH_NAMES.get(name, name)): index for name, index in DTYPE_INDEX.items()
+    getattr(torch, _TORCH_NAMES.get(name, name)): dtype
+    for name, dtype in _native.DType.__members__.items()
 }
 Result = TypeVar("Result", covariant=True)
 
@@ -30,7 +29,7 @@ Result = TypeVar("Result", covariant=True)
 class Task(Generic[Result]):
     """A named tensor, what is to be done with it, and how its result is made in the end."""
 
-    collective: str
+    collective: _native.Collective
     name: str
     source: torch.Tensor  # contiguous
     target: torch.Tensor | None  # contiguous; None: the library allocates the result
@@ -41,20 +40,22 @@ class Task(Generic[Result]):
     splits: Sequence[int] = ()
 
     @cached_property
-    def native(self) -> NamedCall:
+    def native(self) -> _native.TensorCall:
         """What the coordinator is told."""
-        return (
-            self.name,
-            COLLECTIVE_INDEX[self.collective],
-            REDUCTION_INDEX[self.scaling.reduction],
-            self.adasum,
-            _DTYPES[self.source.dtype],
-            list(self.source.shape),
-            self.root,
-            self.scaling.native,
-            list(self.splits),
-            self.source.data_ptr(),
-            0 if self.target is None else self.target.data_ptr(),
+        return _native.TensorCall(
+            name=self.name,
+            collective=self.collective,
+            reduction=self.scaling.reduction,
+            adasum=self.adasum,
+            dtype=_DTYPES[self.source.dtype],
+            shape=list(self.source.shape),
+            root=self.root,
+            prescale=self.scaling.prescale,
+            postscale=self.scaling.postscale,
+            leaves_out_joined=self.scaling.leaves_out_joined,
+            splits=list(self.splits),
+            input=self.source.data_ptr(),
+            output=0 if self.target is None else self.target.data_ptr(),
         )
 
 

@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import torch
 
 from farandole import _native
+from farandole._native import Collective
 from farandole.coordination.handles import Handle, start, start_group
 from farandole.coordination.process_sets import (
     ProcessSet,
@@ -80,7 +81,7 @@ def allreduce_task(
             target.copy_(memory)
         return returned
 
-    return Task("allreduce", name, source, memory, finish, scaling, op is Adasum)
+    return Task(Collective.allreduce, name, source, memory, finish, scaling, op is Adasum)
 
 
 def _allreduce_copy(
@@ -210,7 +211,7 @@ def allgather_task(tensor: torch.Tensor, name: str) -> Task[tuple[torch.Tensor, 
     def finish(submission: _native.Submission) -> tuple[torch.Tensor, list[int]]:
         return result_of(submission, source.dtype), submission.rows
 
-    return Task("allgather", name, source, None, finish)
+    return Task(Collective.allgather, name, source, None, finish)
 
 
 def _without_rows(gathered: tuple[torch.Tensor, list[int]]) -> torch.Tensor:
@@ -263,7 +264,7 @@ def _broadcast_task(
     process_set: ProcessSet,
 ) -> Task[torch.Tensor]:
     root = process_set.position(root_rank, "root_rank")
-    return Task("broadcast", name, source, target, lambda _: returned, root=root)
+    return Task(Collective.broadcast, name, source, target, lambda _: returned, root=root)
 
 
 def broadcast_async(
@@ -329,7 +330,7 @@ def alltoall_task(
         return result_of(submission, source.dtype), submission.rows
 
     rows = [] if splits is None else _split_rows(splits)
-    return Task("alltoall", name, source, None, finish, splits=rows)
+    return Task(Collective.alltoall, name, source, None, finish, splits=rows)
 
 
 def _split_rows(splits: Sequence[int] | torch.Tensor) -> list[int]:
@@ -376,7 +377,7 @@ def _reducescatter_task(tensor: torch.Tensor, scaling: Scaling, name: str) -> Ta
     def finish(submission: _native.Submission) -> torch.Tensor:
         return result_of(submission, source.dtype)
 
-    return Task("reducescatter", name, source, None, finish, scaling)
+    return Task(Collective.reducescatter, name, source, None, finish, scaling)
 
 
 def reducescatter_async(

@@ -67,6 +67,8 @@ class TunedExchange:
             return
         if self._process_set.rank() == 0:
             self._process_set.coordinator.configure(
-                choice.cycle_time_us / 1e6, choice.fusion_threshold, choice.size_shift
+                cycle_time=choice.cycle_time_us / 1e6,
+                fusion_threshold=choice.fusion_threshold,
+                size_shift=choice.size_shift,
             )
         self._exchange.regroup(choice.num_groups)

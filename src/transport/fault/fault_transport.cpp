@@ -13,21 +13,41 @@ std::string name_of(const Transport& inner, const FaultTransport::Options& optio
          std::to_string(options.seed) + ")";
 }
 
-Capabilities renamed(Capabilities capabilities, const std::string& name, bool reorder) {
-  capabilities.name = name;
-  capabilities.reorders |= reorder;
-  return capabilities;
-}
-
 }  // namespace
 
 FaultTransport::FaultTransport(std::unique_ptr<Transport> inner, Options options)
     : inner_(std::move(inner)),
       options_(std::move(options)),
       name_(name_of(*inner_, options_)),
-      capabilities_(renamed(inner_->capabilities(), name_, options_.reorder)),
+      capabilities_(inner_->capabilities()),
       random_(options_.seed) {
+  capabilities_.name = name_;
   passed_over_.reserve(1024);
+}
+
+/// What the other transport can do only once peers and memory are added.
+void FaultTransport::renew_capabilities() {
+  const Capabilities& inner = inner_->capabilities();
+  if (inner.peer_memory) capabilities_.peer_memory = true;
+  if (inner.all_memory) capabilities_.all_memory = true;
+}
+
+Result<void> FaultTransport::add_peer(const Member& peer, Deadline deadline) {
+  auto added = inner_->add_peer(peer, deadline);
+  renew_capabilities();
+  return added;
+}
+
+Result<void> FaultTransport::connect(std::span<const Rank> peers, Deadline deadline) {
+  auto connected = inner_->connect(peers, deadline);
+  renew_capabilities();
+  return connected;
+}
+
+Result<bool> FaultTransport::register_memory(std::span<std::byte> memory) {
+  auto registered = inner_->register_memory(memory);
+  renew_capabilities();
+  return registered;
 }
 
 // Not a standard distribution: those differ between libraries, a seed should not.

@@ -49,9 +49,10 @@ class FaultTransport final : public Transport {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   TransportCounters counters() const override { return inner_->counters(); }
-  Result<void> connect(std::span<const Rank> peers, Deadline deadline) override {
-    return inner_->connect(peers, deadline);
-  }
+  Result<void> add_peer(const Member& peer, Deadline deadline) override;
+  Result<void> connect(std::span<const Rank> peers, Deadline deadline) override;
+  Result<bool> register_memory(std::span<std::byte> memory) override;
+  void release_memory(std::span<std::byte> memory) override { inner_->release_memory(memory); }
   void post(Send& send) override;
   void post(Receive& receive) override;
   bool progress() override;
@@ -69,6 +70,7 @@ class FaultTransport final : public Transport {
     bool operator==(const Stream&) const = default;
   };
 
+  void renew_capabilities();
   bool ended(const Transfer& transfer) const;
   std::uint32_t draw(std::uint32_t most);  // 0 to most
   bool chance(std::uint32_t every);
@@ -83,7 +85,7 @@ class FaultTransport final : public Transport {
   const std::unique_ptr<Transport> inner_;
   const Options options_;
   const std::string name_;
-  const Capabilities capabilities_;
+  Capabilities capabilities_;
   std::mt19937_64 random_;
   Held<Send> sends_;
   Held<Receive> receives_;

@@ -11,15 +11,15 @@
 
 namespace farandole {
 
-Result<std::vector<InprocRank>> make_inproc(int rank_count, InprocOptions options) {
-  std::vector<InprocRank> ranks(static_cast<std::size_t>(rank_count));
+Result<std::vector<ThreadRank>> make_inproc(int rank_count, InprocOptions options) {
+  std::vector<ThreadRank> ranks(static_cast<std::size_t>(rank_count));
   Members members;
   std::vector<std::pair<std::byte*, Bytes>> memories;
-  for (InprocRank& rank : ranks) {
+  for (ThreadRank& rank : ranks) {
     auto memory = Memory::create(options.reserve);
     if (!memory) return memory.error();
     rank.memory = *std::move(memory);
-    auto bell = Doorbell::create(ShmTransport::bell_word(*rank.memory));
+    auto bell = Doorbell::create(Doorbell::word_in(*rank.memory));
     if (!bell) return bell.error();
     rank.doorbell = *std::move(bell);
     auto cards = ShmTransport::cards(*rank.memory, *rank.doorbell);
@@ -33,8 +33,8 @@ Result<std::vector<InprocRank>> make_inproc(int rank_count, InprocOptions option
                              .cards = *std::move(cards)});
     memories.emplace_back(rank.memory->base(), rank.memory->reserved());
   }
-  ShmTransport::Options shm_options{.peer_memory = options.peer_memory,
-                                    .all_memory = options.all_memory};
+  ShmTransport::Options shm_options;
+  shm_options.all_memory = options.all_memory;
   if (!options.map_through_proc) {
     shm_options.map = [memories](const Member& member, Bytes) -> Result<shm::Mapping> {
       const auto [base, bytes] = memories[static_cast<std::size_t>(member.rank.value())];
@@ -42,11 +42,15 @@ Result<std::vector<InprocRank>> make_inproc(int rank_count, InprocOptions option
     };
   }
   for (const Member& member : members) {
-    InprocRank& rank = ranks[static_cast<std::size_t>(member.rank.value())];
+    ThreadRank& rank = ranks[static_cast<std::size_t>(member.rank.value())];
     auto transport =
         ShmTransport::create(member.rank, members, *rank.memory, *rank.doorbell, shm_options);
     if (!transport) return transport.error();
     rank.transport = *std::move(transport);
+    if (!options.peer_memory) continue;
+    auto registered =
+        rank.transport->register_memory({rank.memory->base(), rank.memory->reserved().value()});
+    if (!registered) return registered.error();
   }
   return ranks;
 }

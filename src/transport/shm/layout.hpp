@@ -11,6 +11,7 @@
 #include "base/asymmetric_fence.hpp"
 #include "device/cpu/memory.hpp"
 #include "farandole/types.hpp"
+#include "transport/doorbell.hpp"
 #include "transport/shm/claims.hpp"
 #include "transport/transfer.hpp"
 
@@ -81,17 +82,7 @@ constexpr std::size_t pipe_count(std::size_t ranks_on_host) {
   return 1 + std::clamp<std::size_t>(4 * (std::max<std::size_t>(ranks_on_host, 2) - 1), 16, 128);
 }
 
-/// Whether one rank sends and the others do not, so that they have time while it copies.
-constexpr bool one_sends(const Signature& signature) {
-  return signature.collective == static_cast<std::uint8_t>(Collective::kBroadcast);
-}
-
-/// From so much on a message takes the long pipe. Where ranks share cores all readers must have run
-/// before a pipe is used again, so a broadcast gains by a long one. Other messages all ranks send
-/// at once, which fills the shared cache with such pipes; they are seldom this long.
-constexpr std::size_t long_message_min(const Signature& signature) {
-  return std::size_t{one_sends(signature) ? 8U : 32U} << 20;
-}
+/// Of the pipe for long messages.
 inline constexpr std::size_t kLongPipeBytes = std::size_t{4} << 20;
 
 /// Bytes of a rank's pipe. The first one is larger where there are many: it is all that one message
@@ -141,6 +132,10 @@ struct alignas(kLine) Line {
   std::byte bytes[kLine];
 };
 
+/// What a rank's card says of this layout. It changes with every change of it, so that processes of
+/// two versions of the library refuse each other instead of misreading each other's memory.
+inline constexpr std::uint32_t kLayoutVersion = 1;
+
 struct Header {
   std::atomic<std::uint64_t> token;    // random; tells a peer that it found the right memory
   std::atomic<std::uint64_t> rings;    // offset of Ring[ranks_on_host]; 0 until there
@@ -148,6 +143,7 @@ struct Header {
   alignas(kLine) std::atomic<std::uint32_t> armed;  // the owner's Doorbell
 };
 static_assert(sizeof(Header) <= Memory::kHeaderBytes);
+static_assert(offsetof(Header, armed) == Doorbell::kWordOffset);
 
 struct Ring {
   alignas(kLine) std::atomic<std::uint64_t> lines;  // owner: offset of Line[]; 0 until there
@@ -206,18 +202,6 @@ constexpr bool is_private(std::uint64_t place) {
 /// staged and by the kernel: allgather of 1 MiB 229 and 274 us, broadcast 164 and 280,
 /// reducescatter 333 and 331, allreduce 503 and 511.
 inline constexpr std::size_t kReachingRanks = 2;
-
-/// From so much on a message that only one rank sends is moved by both of its ends. Among several
-/// readers the sender has less time for each.
-constexpr std::size_t shared_min(std::size_t ranks_on_host) {
-  return std::size_t{ranks_on_host <= 2 ? 128U : 512U} << 10;
-}
-
-/// What is shorter travels in its slot or is staged: the kernel takes 0.6 us and more, however
-/// little it copies; and a pipe has both ends copy.
-constexpr std::size_t private_min(const Signature& signature) {
-  return one_sends(signature) ? shared_min(kReachingRanks) : kInSlotMax + 1;
-}
 
 /// The payload of Kind::kAnnouncement.
 struct Announcement {

@@ -6,13 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "farandole/types.hpp"
 #include "transport/doorbell.hpp"
 #include "transport/queue.hpp"
+#include "transport/shm/copy_policy.hpp"
 #include "transport/shm/layout.hpp"
 #include "transport/shm/mapping.hpp"
 #include "transport/shm/peer_process.hpp"
@@ -21,8 +21,8 @@
 
 namespace farandole::shm {
 
-/// Another rank of this host. connect() fills it in, then sets `connected`; from then on it
-/// belongs to the driver, but for `failed`.
+/// Another rank of this host, or the place of one that may be added. Who connects fills it in, then
+/// sets `connected`; from then on it belongs to the driver, but for `failed` and `left`.
 struct Peer {
   Rank rank;
   std::size_t local_index = 0;  // among the ranks of the host
@@ -31,6 +31,7 @@ struct Peer {
   std::atomic<bool> left{false};  // on purpose
   bool corrupt = false;           // it published what cannot be: to be failed by the driver
 
+  CopyPolicy policy;
   Mapping mapping;
   PeerProcess process;
   bool reaches_us = false;  // it copies from and to all memory of this process
@@ -62,15 +63,8 @@ struct Peer {
   Slot& slot_at(Line* ring_lines, std::uint64_t line) const {
     return reinterpret_cast<Slot&>(ring_lines[index_in(line, lines)]);
   }
-  /// What names ordinary memory of this process to the peer, if it can use that and it pays.
-  std::optional<std::uint64_t> private_place(const std::byte* place,
-                                             const Transfer& transfer) const {
-    if (!reaches_us || transfer.bytes.value() < private_min(transfer.signature))
-      return std::nullopt;
-    return reinterpret_cast<std::uint64_t>(place) | kPrivate;
-  }
-  /// Copies from or to that memory of the peer; false if that is refused, which is an error of the
-  /// peer, or if the peer is gone, as others will say.
+  /// Copies from or to ordinary memory of the peer; false if that is refused, which is an error of
+  /// the peer, or if the peer is gone, as others will say.
   bool copy_from(std::uint64_t source, std::byte* target, std::size_t bytes) {
     return done(process.read(target, source, bytes));
   }
@@ -88,12 +82,12 @@ struct Peer {
 
 /// The ranks of this host, this one included.
 struct Peers {
-  std::vector<std::unique_ptr<Peer>> local;  // by local_index
-  std::vector<Peer*> by_rank;                // null for ranks of other hosts
+  std::vector<std::unique_ptr<Peer>> local;  // by local_index; as many as there may ever be
+  std::vector<std::atomic<Peer*>> by_rank;   // null for ranks of other hosts
 
   Peer* find(Rank rank) const {
     const auto index = static_cast<std::size_t>(rank.value());
-    return rank.value() >= 0 && index < by_rank.size() ? by_rank[index] : nullptr;
+    return rank.value() >= 0 && index < by_rank.size() ? by_rank[index].load() : nullptr;
   }
 };
 

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -46,10 +47,6 @@ std::string text(Rank rank) {
 
 }  // namespace
 
-std::atomic<std::uint32_t>& ShmTransport::bell_word(Memory& memory) {
-  return header_of(memory).armed;
-}
-
 Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
                                                                const Doorbell& bell) {
   std::uint64_t token = 0;
@@ -63,6 +60,7 @@ Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
        shm::MemoryCard{::getpid(), memory.fd(), memory.file_bytes().value(), memory.room().value()}
            .text()},
       {"shm.token", std::to_string(token)},
+      {"shm.layout", std::to_string(shm::kLayoutVersion)},
       {"shm.process", shm::PeerProcess::card(&header_of(memory).token)},
       {"shm.doorbell", bell.address()}};
   if (AsymmetricFence::enabled()) cards.emplace("shm.fence", "asymmetric");
@@ -72,27 +70,48 @@ Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
 ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Doorbell& bell,
                            Options options)
     : self_(self),
-      members_(members),
       memory_(memory),
       bell_(bell),
       options_(std::move(options)),
-      capabilities_{.name = "shm", .peer_memory = options_.peer_memory, .follows = true},
+      capabilities_{.name = "shm", .follows = true},
+      members_(members),
       mapped_max_(
-          shm::mapped_max(members_, members_[static_cast<std::size_t>(self.value())].host_id)) {
+          shm::mapped_max(members_, members_[static_cast<std::size_t>(self.value())].host_id)),
+      places_(memory) {
   memory_.shrink(mapped_max_);
-  const Member& own = members_[static_cast<std::size_t>(self.value())];
-  peers_.by_rank.resize(members_.size());
-  for (const Member& member : members_) {
-    if (member.host_id != own.host_id || !member.cards.contains("shm.memory")) continue;
-    if (!member.cards.contains("shm.fence")) AsymmetricFence::disable();
-    auto peer = std::make_unique<Peer>();
-    peer->rank = member.rank;
-    peer->local_index = peers_.local.size();
-    peers_.by_rank[static_cast<std::size_t>(member.rank.value())] = peer.get();
-    peers_.local.push_back(std::move(peer));
+  const Member& own = members[static_cast<std::size_t>(self.value())];
+  const auto here = static_cast<std::size_t>(
+      std::ranges::count_if(members, [&](const Member& member) { return reaches(own, member); }));
+  for (std::size_t i = 0; i < std::max(here, options_.host_rank_count_max); ++i) {
+    peers_.local.push_back(std::make_unique<Peer>());
   }
-  capabilities_.follow_bytes = Bytes{shm::in_slot_max(peers_.local.size())};
-  capabilities_.eager_bytes_max = Bytes{shm::pipe_bytes(peers_.local.size(), 0)};
+  members_.resize(std::max(members_.size(), options_.rank_count_max));
+  peers_.by_rank = std::vector<std::atomic<Peer*>>(members_.size());
+  for (const Member& member : members) {
+    if (reaches(own, member)) (void)introduce(member);
+  }
+  capabilities_.follow_bytes = Bytes{shm::in_slot_max(host_rank_count_max())};
+}
+
+/// Gives a rank of this host its place among the peers.
+Result<void> ShmTransport::introduce(const Member& member) {
+  const auto index = static_cast<std::size_t>(member.rank.value());
+  if (member.rank.value() < 0 || index >= members_.size() || introduced_ == peers_.local.size()) {
+    return Error{ErrorKind::kInvalidArgument,
+                 text(self_) + " has no room for " + text(member.rank) +
+                     " on this host: " + std::to_string(introduced_) + " of " +
+                     std::to_string(peers_.local.size()) + " ranks are there, and ranks are 0 to " +
+                     std::to_string(members_.size() - 1) + "."};
+  }
+  if (!member.cards.contains("shm.fence")) AsymmetricFence::disable();
+  members_[index] = member;
+  Peer& peer = *peers_.local[introduced_];
+  peer.rank = member.rank;
+  peer.local_index = introduced_++;
+  peer.policy = shm::CopyPolicy::of(shm::Caches::of_this_host(), host_rank_count_max(),
+                                    shm::CorePair::kNear, options_.paths);
+  peers_.by_rank[index] = &peer;
+  return {};
 }
 
 Result<std::unique_ptr<ShmTransport>> ShmTransport::create(Rank self, const Members& members,
@@ -112,17 +131,16 @@ Result<void> ShmTransport::lay_out() {
                  text(self_) + " published no card 'shm.memory', so peers cannot reach it."};
   }
   self_index_ = own->local_index;
-  const auto rings = place<Ring>(memory_, peers_.local.size());
+  const std::size_t ranks_on_host = host_rank_count_max();
+  const auto rings = place<Ring>(memory_, ranks_on_host);
   if (!rings) return rings.error();
   const auto entries = place<Entry>(memory_, shm::kEntryCount);
   if (!entries) return entries.error();
-  const std::size_t ranks_on_host = peers_.local.size();
   const auto pipes = memory_.allocate(Bytes{shm::all_pipes_bytes(ranks_on_host)});
   if (!pipes) return pipes.error();
   rings_ = *rings;
-  outbox_ =
-      std::make_unique<shm::Outbox>(memory_, *entries, *pipes, ranks_on_host, options_.peer_memory);
-  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, memory_, *outbox_);
+  outbox_ = std::make_unique<shm::Outbox>(memory_, places_, *entries, *pipes, ranks_on_host);
+  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, places_, *outbox_);
   header_of(memory_).entries = offset_in(memory_, *entries);
   shm::publish(header_of(memory_).rings, offset_in(memory_, rings_));
   return {};
@@ -151,37 +169,69 @@ Result<Peer*> ShmTransport::connectable(Rank rank) const {
                                             " on host " + members_[index].host + "."};
 }
 
-Result<void> ShmTransport::connect(std::span<const Rank> peers, Deadline deadline) {
+Result<bool> ShmTransport::register_memory(std::span<std::byte> memory) {
+  if (!places_.add(memory)) return false;
+  capabilities_.peer_memory = options_.paths.in_place;
+  return capabilities_.peer_memory;
+}
+
+Result<void> ShmTransport::add_peer(const Member& member, Deadline deadline) {
   std::scoped_lock lock(connect_mutex_);
-  std::vector<Peer*> missing;
-  for (const Rank rank : peers) {
+  if (peers_.find(member.rank) == nullptr) {
+    if (!reaches(members_[static_cast<std::size_t>(self_.value())], member)) {
+      return Error{ErrorKind::kUnsupported, text(self_) + " shares no memory with " +
+                                                text(member.rank) + " on host " + member.host +
+                                                "."};
+    }
+    if (auto introduced = introduce(member); !introduced) return introduced;
+  }
+  Peer& peer = *peers_.find(member.rank);
+  if (auto begun = begin(peer); !begun) return begun;
+  return finish(peer, deadline);
+}
+
+/// Has all begin before it waits for any.
+Result<void> ShmTransport::connect(std::span<const Rank> ranks, Deadline deadline) {
+  std::scoped_lock lock(connect_mutex_);
+  std::vector<Peer*> peers;
+  for (const Rank rank : ranks) {
     const auto peer = connectable(rank);
     if (!peer) return peer.error();
-    if (!(*peer)->connected) missing.push_back(*peer);
+    peers.push_back(*peer);
   }
-  // A peer that has what it needs of this rank may be gone a moment later, and its memory with it.
-  for (Peer* peer : missing) {
-    if (auto mapped = map(*peer); !mapped) return mapped;
+  for (Peer* peer : peers) {
+    if (auto begun = begin(*peer); !begun) return begun;
   }
-  for (Peer* peer : missing) {
-    if (auto offered = offer_ring(*peer); !offered) return offered;
+  for (Peer* peer : peers) {
+    if (auto finished = finish(*peer, deadline); !finished) return finished;
   }
-  for (Peer* peer : missing) {
-    for (;;) {
-      const bool last_look = peer->failed || peer->left;
-      if (join_ring(*peer)) break;
-      if (last_look) {
-        return Error{ErrorKind::kRankFailed,
-                     text(peer->rank) + (peer->failed ? " failed" : " left") + " while " +
-                         text(self_) + " connected to it.",
-                     name_of(*peer)};
-      }
-      if (deadline.passed()) {
-        return Error{ErrorKind::kTimedOut, text(peer->rank) + " did not connect to " + text(self_) +
-                                               " over shared memory in time."};
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
+  return {};
+}
+
+/// This rank's part. The peer's memory is mapped before the peer has what it needs of this rank: it
+/// may be gone a moment later, and its memory with it.
+Result<void> ShmTransport::begin(Peer& peer) {
+  if (peer.connected) return {};
+  if (auto mapped = map(peer); !mapped) return mapped;
+  return offer_ring(peer);
+}
+
+/// Waits for the peer's part.
+Result<void> ShmTransport::finish(Peer& peer, Deadline deadline) {
+  while (!peer.connected) {
+    const bool last_look = peer.failed || peer.left;
+    if (join_ring(peer)) break;
+    if (last_look) {
+      return Error{ErrorKind::kRankFailed,
+                   text(peer.rank) + (peer.failed ? " failed" : " left") + " while " + text(self_) +
+                       " connected to it.",
+                   name_of(peer)};
     }
+    if (deadline.passed()) {
+      return Error{ErrorKind::kTimedOut, text(peer.rank) + " did not connect to " + text(self_) +
+                                             " over shared memory in time."};
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
   return {};
 }
@@ -189,7 +239,7 @@ Result<void> ShmTransport::connect(std::span<const Rank> peers, Deadline deadlin
 /// Makes the lines of the ring to the peer, in this rank's memory.
 Result<void> ShmTransport::offer_ring(Peer& peer) {
   if (peer.out != nullptr) return {};
-  peer.lines = shm::line_count(peers_.local.size());
+  peer.lines = shm::line_count(host_rank_count_max());
   const auto lines = memory_.allocate(Bytes{shm::with_overhang(peer.lines) * sizeof(Line)});
   if (!lines) return lines.error();
   peer.out_lines = reinterpret_cast<Line*>(*lines);
@@ -210,6 +260,13 @@ Result<void> ShmTransport::map(Peer& peer) {
     const auto found = member.cards.find(name);
     return found == member.cards.end() ? std::string() : found->second;
   };
+  const std::string layout = card("shm.layout");
+  if (layout != std::to_string(shm::kLayoutVersion)) {
+    return Error{ErrorKind::kUnsupported,
+                 text(peer.rank) + " lays its shared memory out in version '" + layout + "', " +
+                     text(self_) + " reads version " + std::to_string(shm::kLayoutVersion) +
+                     "; all ranks of a host need one version of the library."};
+  }
   Header* header = mapping->at<Header>(0);
   if (header == nullptr || std::to_string(header->token) != card("shm.token")) {
     return Error{ErrorKind::kUnsupported, "What " + text(self_) + " mapped is not the memory of " +
@@ -223,7 +280,7 @@ Result<void> ShmTransport::map(Peer& peer) {
   peer.bell_address = card("shm.doorbell");
   peer.bell_fd = bell_.fd();
   peer.armed = &header->armed;
-  if (options_.all_memory && peers_.local.size() == shm::kReachingRanks) {
+  if (options_.all_memory && host_rank_count_max() == shm::kReachingRanks) {
     peer.process = shm::PeerProcess::open(card("shm.process"), header->token);
   }
   peer.mapping = std::move(*mapping);
@@ -235,7 +292,7 @@ bool ShmTransport::join_ring(Peer& peer) {
   const Header& header = *peer.mapping.at<Header>(0);
   const std::uint64_t offset = shm::observe(header.rings);
   if (offset == 0) return false;
-  Ring* rings = peer.mapping.at<Ring>(offset, peers_.local.size());
+  Ring* rings = peer.mapping.at<Ring>(offset, host_rank_count_max());
   peer.in_entries = peer.mapping.at<Entry>(header.entries, shm::kEntryCount);
   if (rings == nullptr || peer.in_entries == nullptr) return false;
   const std::uint64_t lines = shm::observe(rings[self_index_].lines);

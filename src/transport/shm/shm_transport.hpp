@@ -2,58 +2,63 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
-#include <cstdint>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "bootstrap/member.hpp"
 #include "device/cpu/memory.hpp"
 #include "transport/doorbell.hpp"
+#include "transport/shm/copy_policy.hpp"
 #include "transport/shm/inbox.hpp"
 #include "transport/shm/mapping.hpp"
 #include "transport/shm/outbox.hpp"
 #include "transport/shm/peer.hpp"
+#include "transport/shm/places.hpp"
 #include "transport/transport.hpp"
 
 namespace farandole {
 
 /// Messages between the ranks of one host, through memory that they map from each other.
 ///
-/// Up to 4096 bytes a message is copied once into a ring and once out of it. Above that, a
-/// source in library-owned Memory is read in place by the receiver. Any other one is staged
-/// through a pipe of blocks; or, between two ranks, up to 16 KiB copied through the ring as well,
-/// and above that read by the kernel, where that pays and may be done. shm/layout.hpp says what
-/// lies where.
+/// Each message takes one of four ways, each with a file: eager (in its slot), in_place (the
+/// receiver reads the source), staged (through a pipe) and put (the sender writes the target).
+/// copy_policy.hpp has what decides; layout.hpp says what lies where.
 ///
-/// The order of start-up: Memory; Doorbell on bell_word(memory); cards() into this rank's
-/// Member; rendezvous; create(). Memory and Doorbell outlive the transport, and one Memory
-/// serves one transport.
+/// The order of start-up: Memory; Doorbell on Doorbell::word_in(memory); cards() into this rank's
+/// Member; rendezvous; create(); register_memory(). Memory and Doorbell outlive the transport, and
+/// one Memory serves one transport.
 class ShmTransport : public Transport {
  public:
   using MapPeer = std::function<Result<shm::Mapping>(const Member& member, Bytes most)>;
   struct Options {
-    bool peer_memory = true;  // false: a source in Memory is treated as any other
-    // Have the kernel copy between the processes of two ranks what is in no Memory, if both can.
+    // Have the kernel copy between the processes of two ranks what is not registered, if both can.
     bool all_memory = false;
     MapPeer map = &shm::Mapping::open;
+    shm::CopyPaths paths;
+    // Room for ranks that are added later; equal on all ranks of the host. At least those that are
+    // there have room.
+    std::size_t rank_count_max = 0, host_rank_count_max = 0;
   };
 
-  /// The word in `memory` that this rank's Doorbell is to arm.
-  static std::atomic<std::uint32_t>& bell_word(Memory& memory);
-
   /// What peers need to reach this process: "shm.memory" (MemoryCard), "shm.token" (random,
-  /// also in the memory, so that a wrong mapping is noticed), "shm.process" (see PeerProcess),
+  /// also in the memory, so that a wrong mapping is noticed), "shm.layout" (version of layout.hpp),
+  /// "shm.process" (see PeerProcess),
   /// "shm.doorbell", and "shm.fence" if this process has an AsymmetricFence, which it keeps if all
   /// ranks of the host have.
   static Result<std::map<std::string, std::string>> cards(Memory& memory, const Doorbell& bell);
 
-  /// For rank `self` of `members`; its peers are the members of equal host_id with cards. Shrinks
-  /// `memory` to what each of them can map of all.
+  /// Whether the peer is on the same host and has published how to reach it.
+  static bool reaches(const Member& self, const Member& peer) {
+    return peer.host_id == self.host_id && peer.cards.contains("shm.memory");
+  }
+
+  /// For rank `self` of `members`; its peers are those that it reaches. Shrinks `memory` to what
+  /// each of them can map of all.
   /// Errors    kInvalidArgument when Memory is exhausted, kUnsupported without own cards.
   static Result<std::unique_ptr<ShmTransport>> create(Rank self, const Members& members,
                                                       Memory& memory, Doorbell& bell,
@@ -61,7 +66,11 @@ class ShmTransport : public Transport {
 
   const Capabilities& capabilities() const override { return capabilities_; }
   TransportCounters counters() const override;
+  Result<void> add_peer(const Member& peer, Deadline deadline) override;
   Result<void> connect(std::span<const Rank> peers, Deadline deadline) override;
+  /// Takes what lies in the rank's Memory, which peers map; other memory is not taken.
+  Result<bool> register_memory(std::span<std::byte> memory) override;
+  void release_memory(std::span<std::byte> memory) override { places_.remove(memory); }
   void post(Send& send) override;
   void post(Receive& receive) override;
   bool progress() override;
@@ -72,24 +81,30 @@ class ShmTransport : public Transport {
  private:
   ShmTransport(Rank self, const Members& members, Memory& memory, Doorbell& bell, Options options);
   Result<void> lay_out();
+  Result<void> introduce(const Member& member);
   ProcessName name_of(const shm::Peer& peer) const;
   Result<shm::Peer*> connectable(Rank rank) const;
-  Result<void> offer_ring(shm::Peer& peer);
+  Result<void> begin(shm::Peer& peer);
+  Result<void> finish(shm::Peer& peer, Deadline deadline);
   Result<void> map(shm::Peer& peer);
+  Result<void> offer_ring(shm::Peer& peer);
   bool join_ring(shm::Peer& peer);
   shm::Peer* usable(Transfer& transfer);
+  std::size_t host_rank_count_max() const { return peers_.local.size(); }
 
   const Rank self_;
-  const Members members_;
   Memory& memory_;
   Doorbell& bell_;
   const Options options_;
   Capabilities capabilities_;
   std::mutex connect_mutex_;
+  Members members_;  // under connect_mutex_ once there is a driver
   const Bytes mapped_max_;
+  shm::Places places_;
   shm::Peers peers_;
+  std::size_t introduced_ = 0;  // of peers_.local
   std::size_t self_index_ = 0;
-  shm::Ring* rings_ = nullptr;  // this rank's, [peers_.local.size()]
+  shm::Ring* rings_ = nullptr;  // this rank's, [host_rank_count_max()]
   std::unique_ptr<shm::Outbox> outbox_;
   std::unique_ptr<shm::Inbox> inbox_;
 };

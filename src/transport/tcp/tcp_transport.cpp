@@ -64,12 +64,20 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::create(Rank self, int rank_c
       new TcpTransport(self, rank_count, connector, std::move(options), *std::move(poller)));
 }
 
+Result<std::unique_ptr<TcpTransport>> TcpTransport::create(Rank self, int rank_count,
+                                                           std::unique_ptr<Connector> connector,
+                                                           Options options) {
+  auto made = create(self, rank_count, *connector, std::move(options));
+  if (made) (*made)->own_connector_ = std::move(connector);
+  return made;
+}
+
 TcpTransport::TcpTransport(Rank self, int rank_count, Connector& connector, Options options,
                            std::unique_ptr<Poller> poller)
     : self_(self),
       connector_(connector),
       options_(std::move(options)),
-      capabilities_{.name = "tcp", .reorders = true, .eager_bytes_max = options_.eager_bytes_max},
+      capabilities_{.name = "tcp"},
       poller_(std::move(poller)),
       core_(*poller_, static_cast<std::size_t>(rank_count), options_.eager_bytes_max,
             options_.segment_bytes),
@@ -87,20 +95,25 @@ TcpTransport::~TcpTransport() {
 
 // ---- connecting, on any thread
 
+// Only the control plane needs to know more of the peer than its rank.
+Result<void> TcpTransport::add_peer(const Member& peer, Deadline deadline) {
+  const int rank_count = static_cast<int>(links_.size());
+  if (peer.rank < Rank{0} || peer.rank >= Rank{rank_count}) {
+    return Error{ErrorKind::kInvalidArgument, "rank " + text(self_) + ": cannot connect to rank " +
+                                                  text(peer.rank) + "; ranks are 0 to " +
+                                                  std::to_string(rank_count - 1)};
+  }
+  if (peer.rank == self_) return {};
+  return connect_one(peer.rank, deadline);
+}
+
 // All ranks take their pairs in one global order, by the lower and then the higher rank, so that
 // no circle of ranks can wait for each other.
 Result<void> TcpTransport::connect(std::span<const Rank> peers, Deadline deadline) {
   std::vector<Rank> sorted(peers.begin(), peers.end());
   std::ranges::sort(sorted);
-  const int rank_count = static_cast<int>(links_.size());
   for (const Rank peer : sorted) {
-    if (peer < Rank{0} || peer >= Rank{rank_count}) {
-      return Error{ErrorKind::kInvalidArgument,
-                   "rank " + text(self_) + ": cannot connect to rank " + text(peer) +
-                       "; ranks are 0 to " + std::to_string(rank_count - 1)};
-    }
-    if (peer == self_) continue;
-    if (auto connected = connect_one(peer, deadline); !connected) return connected;
+    if (auto added = add_peer({.rank = peer}, deadline); !added) return added;
   }
   return {};
 }

@@ -54,14 +54,19 @@ class TcpTransport final : public Transport {
     std::function<void(Rank)> on_link_lost;
   };
 
-  /// `connector` outlives the transport.
+  /// `rank_count`: as many as there may ever be. `connector` outlives the transport.
   /// Errors    kInvalidArgument naming the option, kInternal when the system refuses.
   static Result<std::unique_ptr<TcpTransport>> create(Rank self, int rank_count,
                                                       Connector& connector, Options options);
+  /// The same with a connector of its own.
+  static Result<std::unique_ptr<TcpTransport>> create(Rank self, int rank_count,
+                                                      std::unique_ptr<Connector> connector,
+                                                      Options options);
   ~TcpTransport() override;
 
   const Capabilities& capabilities() const override { return capabilities_; }
   TransportCounters counters() const override { return core_.counters; }
+  Result<void> add_peer(const Member& peer, Deadline deadline) override;
   Result<void> connect(std::span<const Rank> peers, Deadline deadline) override;
   void post(Send& send) override { link(send.peer).post(send); }
   void post(Receive& receive) override { link(receive.peer).post(receive); }
@@ -90,6 +95,7 @@ class TcpTransport final : public Transport {
   void drop(Arrival* arrivals, bool refuse);
 
   const Rank self_;
+  std::unique_ptr<Connector> own_connector_;  // if it has one
   Connector& connector_;
   const Options options_;
   const Capabilities capabilities_;

@@ -35,10 +35,15 @@ coordinator = process_sets.global_process_set.coordinator
 
 def start() -> tuple[Any, Any]:
     """Two operations, which the other rank has to take part in."""
-    where = [ones.ctypes.data] * 2
-    float64 = _native.DTYPES.index("float64")
-    scaling = (1.0, 1.0, False)
-    submitted = coordinator.submit([("t", 0, 0, False, float64, [8], 0, scaling, [], *where)])
+    call = _native.TensorCall(
+        name="t",
+        collective=_native.Collective.allreduce,
+        dtype=_native.DType.float64,
+        shape=[8],
+        input=ones.ctypes.data,
+        output=ones.ctypes.data,
+    )
+    submitted = coordinator.submit([call])
     return farandole.allreduce_async(np.ones(1000)), submitted[0]
 
 
@@ -88,7 +93,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     "test": lambda: request.test() if request else world.barrier(),
     "submit": lambda: process_sets.wait_for_all(process_sets.global_process_set, "all"),
     "join": coordinator.join,
-    "configure": lambda: coordinator.configure(0.001, 1 << 20, 0),
+    "configure": lambda: coordinator.configure(
+        cycle_time=0.001, fusion_threshold=1 << 20, size_shift=0
+    ),
     "submission.wait": lambda: submission.wait() if submission else world.barrier(),
     "submission.test": lambda: submission.test() if submission else world.barrier(),
     "add_process_set": lambda: process_sets.add_process_set([0]),

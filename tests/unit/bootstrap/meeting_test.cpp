@@ -253,7 +253,7 @@ TEST(Meeting, BadStores) {
         << error.message;
   }
   for (const std::string& word : {std::string(), std::string("\1"), std::string("\2"),
-                                 std::string("nonsense"), std::string(1000, '\1')}) {
+                                  std::string("nonsense"), std::string(1000, '\1')}) {
     const auto store = std::make_shared<MemoryStore>();
     ASSERT_TRUE(store->set("farandole/rank 0", word));
     const auto met = Session::start(*complete(job_over(store, 1, 2)), {}, {});

@@ -15,13 +15,17 @@ namespace {
 TEST(Wire, ReadsWhatWasWritten) {
   Writer writer;
   writer.u8(255).u16(65535).u32(0xffffffff).u64(std::numeric_limits<std::uint64_t>::max());
-  writer.i32(-5).text("").text(std::string("a\0b", 3));
+  writer.i32(-5)
+      .i64(std::numeric_limits<std::int64_t>::min())
+      .text("")
+      .text(std::string("a\0b", 3));
   Reader reader(writer.bytes());
   EXPECT_EQ(reader.u8(), 255);
   EXPECT_EQ(reader.u16(), 65535);
   EXPECT_EQ(reader.u32(), 0xffffffff);
   EXPECT_EQ(reader.u64(), std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(reader.i32(), -5);
+  EXPECT_EQ(reader.i64(), std::numeric_limits<std::int64_t>::min());
   EXPECT_EQ(reader.text(), "");
   EXPECT_EQ(reader.text(), std::string("a\0b", 3));
   EXPECT_TRUE(reader.complete());
@@ -54,6 +58,39 @@ TEST(Wire, DoesNotBelieveLengths) {
   Reader reader(bytes);
   EXPECT_EQ(reader.text(), "");
   EXPECT_FALSE(reader.ok());
+}
+
+// Goal: what a field cannot hold is refused, and stays refused.
+// Method: each checked field at its limits and one beyond; good bytes after a bad one.
+TEST(Wire, RefusesWhatIsOutOfRange) {
+  const auto sound = [](const Writer& writer, auto read) {
+    Reader reader(writer.bytes());
+    read(reader);
+    return reader.complete();
+  };
+  const auto flag = [](Reader& reader) { (void)reader.flag(); };
+  EXPECT_TRUE(sound(Writer().flag(false), flag));
+  EXPECT_TRUE(sound(Writer().flag(true), flag));
+  EXPECT_FALSE(sound(Writer().u8(2), flag));
+  const auto below = [](Reader& reader) { EXPECT_LT(reader.below(7), 7); };
+  EXPECT_TRUE(sound(Writer().u8(6), below));
+  EXPECT_FALSE(sound(Writer().u8(7), below));
+  const auto rank = [](Reader& reader) { (void)reader.rank(); };
+  EXPECT_TRUE(sound(Writer().i32(0), rank));
+  EXPECT_TRUE(sound(Writer().i32(std::numeric_limits<std::int32_t>::max() - 1), rank));
+  EXPECT_FALSE(sound(Writer().i32(-1), rank));
+  EXPECT_FALSE(sound(Writer().i32(std::numeric_limits<std::int32_t>::max()), rank));
+  const auto pair = [](Reader& reader) {
+    for (std::size_t left = reader.count(2); left > 0; --left) (void)reader.u16();
+  };
+  EXPECT_TRUE(sound(Writer().u32(2).u32(0), pair));
+  EXPECT_FALSE(sound(Writer().u32(3).u32(0), pair));
+  EXPECT_FALSE(sound(Writer().u32(0xffffffff).u32(0), pair));
+  Reader reader("\x02\x01");
+  EXPECT_FALSE(reader.flag());
+  EXPECT_FALSE(reader.ok());
+  (void)reader.flag();
+  EXPECT_FALSE(reader.complete());
 }
 
 // Goal: frames come out as they went in, however the stream is cut.

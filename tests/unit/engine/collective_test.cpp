@@ -6,7 +6,9 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "schedule/builder.hpp"
 
@@ -37,7 +39,7 @@ TEST(CollectiveOperation, RefusesALocalCopyOfUnequalLengths) {
       group->transports = {nullptr};
       CollectiveSpec spec;
       spec.terms.group = group;
-      spec.terms.stream = std::make_shared<CpuStream>();
+      spec.device = std::make_shared<CpuDevice>();
       Binding binding;
       binding.program = std::make_shared<const Program>(own_block(times));
       binding.in = Layout::by_counts(std::array{static_cast<std::size_t>(in_count)});
@@ -59,6 +61,73 @@ TEST(CollectiveOperation, RefusesALocalCopyOfUnequalLengths) {
       EXPECT_EQ(operation->outcome().error().kind, ErrorKind::kInternal);
       EXPECT_NE(operation->outcome().error().message.find("different lengths"), std::string::npos);
       EXPECT_EQ(target, (std::array{-1, -1, -1, -1, -1}));
+    }
+  }
+}
+
+/// Keeps what is posted.
+class Posted final : public Transport {
+ public:
+  const Capabilities& capabilities() const override { return capabilities_; }
+  TransportCounters counters() const override { return {}; }
+  Result<void> add_peer(const Member&, Deadline) override { return {}; }
+  Result<void> connect(std::span<const Rank>, Deadline) override { return {}; }
+  void post(Send& send) override { transfers.push_back(&send); }
+  void post(Receive& receive) override { transfers.push_back(&receive); }
+  bool progress() override { return false; }
+  bool cancel(OperationId) override { return true; }
+  void peer_failed(Rank) override {}
+
+  std::vector<const Transfer*> transfers;
+
+ private:
+  Capabilities capabilities_{.name = "posted"};
+};
+
+// Goal: transports learn from their transfers, not from the collective, that only one rank sends.
+// Method: both ends of a broadcast and of an allgather between two ranks.
+TEST(CollectiveOperation, SaysThatOnlyOneRankSends) {
+  for (const Collective collective : {Collective::kBroadcast, Collective::kAllgather}) {
+    const bool one_sends = collective == Collective::kBroadcast;
+    ScheduleBuilder b(collective, "two", 2, one_sends ? 1 : 2);
+    const Expr r = b.rank();
+    RoundBuilder round = b.round();
+    if (one_sends) {
+      b.root(0);
+      round.when(r, 0, 1).send(in(0), 1).then().copy(out(0), in(0));
+      round.always().when(r, 1, 2).receive(out(0), 0);
+    } else {
+      round.send(in(0), (r + 1) % 2).receive(out((r + 1) % 2), (r + 1) % 2);
+      b.round().copy(out(r), in(0));
+    }
+    const auto verified = verify(std::move(b).build());
+    ASSERT_TRUE(verified) << verified.error().message;
+    for (const int rank : {0, 1}) {
+      Posted transport;
+      auto group = std::make_shared<Group>();
+      group->self = Rank{rank};
+      group->world_ranks = {Rank{0}, Rank{1}};
+      group->transports = {&transport, &transport};
+      std::array<std::byte, 8> source{}, target{};
+      CollectiveSpec spec;
+      spec.terms.group = group;
+      spec.device = std::make_shared<CpuDevice>();
+      Binding binding;
+      binding.program = std::make_shared<const Program>(specialize(*verified, rank));
+      binding.in = Layout::by_counts(std::array{std::size_t{4}});
+      binding.out = one_sends ? binding.in : Layout::by_counts(std::array<std::size_t, 2>{4, 4});
+      binding.dtype = DType::kUInt8;
+      auto bound = BoundProgram::bind(std::move(binding), flow_of(group));
+      ASSERT_TRUE(bound) << bound.error().message;
+      spec.bound = *std::move(bound);
+      spec.in = source.data();
+      spec.out = target.data();
+      const auto operation = std::make_shared<CollectiveOperation>(std::move(spec));
+      (void)operation->step();
+      ASSERT_FALSE(transport.transfers.empty());
+      for (const Transfer* transfer : transport.transfers) {
+        EXPECT_EQ(transfer->one_sends, one_sends) << "rank " << rank;
+      }
     }
   }
 }

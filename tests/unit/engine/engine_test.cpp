@@ -9,7 +9,6 @@
 #include <string>
 #include <thread>
 
-#include "device/stream.hpp"
 #include "engine/collective.hpp"
 #include "schedule/passes/synchronize.hpp"
 #include "transport/inproc/inproc.hpp"
@@ -42,7 +41,7 @@ class TwoEngines : public ::testing::Test {
         const std::lock_guard lock(mutex_);
         flooded_[at(rank)].emplace_back(message);
       };
-      InprocRank& own = ranks_[at(rank)];
+      ThreadRank& own = ranks_[at(rank)];
       engines_[at(rank)] = Engine::create({own.transport.get()}, *own.doorbell, std::move(options));
     }
   }
@@ -69,7 +68,8 @@ class TwoEngines : public ::testing::Test {
     auto verified = verify(synchronized(std::move(schedule)));
     EXPECT_TRUE(verified);
     CollectiveSpec spec;
-    spec.terms = {std::move(group), "", std::make_shared<CpuStream>(), 60s, 0};
+    spec.terms = {std::move(group), "", {}, 60s, 0};
+    spec.device = std::make_shared<CpuDevice>();
     Binding binding;
     binding.program = std::make_shared<const Program>(specialize(*verified, rank));
     auto bound = BoundProgram::bind(std::move(binding), flow_of(spec.terms.group));
@@ -109,7 +109,7 @@ class TwoEngines : public ::testing::Test {
   }
 
   // Members are destroyed from the last to the first: engines before what they run on.
-  std::vector<InprocRank> ranks_;
+  std::vector<ThreadRank> ranks_;
   std::atomic<std::uint32_t> next_{0};
   std::mutex mutex_;
   std::array<std::vector<std::string>, 2> flooded_;
@@ -217,6 +217,46 @@ TEST_F(TwoEngines, ClaimsOfOthersConcernNobody) {
   auto one = start(0, 7), two = start(1, 7);
   ASSERT_TRUE(ends(0, *one) && ends(1, *two));
   EXPECT_TRUE(one->outcome() && two->outcome());
+}
+
+/// An operation of one rank that hands its engine another one while it runs itself.
+class HandingOn final : public Operation {
+ public:
+  HandingOn(std::shared_ptr<const Group> group, Engine* engine, std::shared_ptr<Operation> another)
+      : Operation({std::move(group), "", {}, 60s, 0}),
+        engine_(engine),
+        another_(std::move(another)) {}
+  std::optional<Rank> lost_peer() const override { return std::nullopt; }
+  void withdraw(Farewell&) const override {}
+  bool done_by(Rank, const Farewell&) const override { return true; }
+  std::string description() const override { return "handing on"; }
+  std::string state() const override { return description(); }
+
+ private:
+  bool begin() override {
+    if (another_ != nullptr) engine_->submit(std::move(another_), true);
+    finish();
+    return true;
+  }
+  bool advance() override { return false; }
+  bool cancel() override { return true; }
+  std::uint64_t progress() const override { return 0; }
+  Engine* const engine_;
+  std::shared_ptr<Operation> another_;
+};
+
+// Goal: what is submitted while the last driver ends its own operation is run by the progress
+// thread. Method: an operation that submits another one in its only step; nobody waits for that.
+TEST_F(TwoEngines, WhatIsSubmittedToALeavingDriverRuns) {
+  for (int i = 0; i < 20; ++i) {
+    const auto group = std::make_shared<const Group>(pair());
+    const auto second = std::make_shared<HandingOn>(group, nullptr, nullptr);
+    const auto first = std::make_shared<HandingOn>(group, &engine(0), second);
+    ASSERT_TRUE(engine(0).run(*first));
+    const Deadline end = Deadline::after(20s);
+    while (!second->finished() && !end.passed()) std::this_thread::yield();
+    ASSERT_TRUE(second->finished());
+  }
 }
 
 }  // namespace

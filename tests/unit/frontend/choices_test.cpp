@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/default_machine.hpp"
 #include "unit/frontend/ranks.hpp"
+#include "unit/planner/costs.hpp"
 
 namespace farandole::testing {
 namespace {
@@ -95,7 +95,7 @@ TEST(Choices, MachineDecides) {
   Contexts contexts = make_ranks(5, "tcp");
   run_ranks(contexts, [](Context&, Communicator& world) { EXPECT_EQ(world.size(), 5); });
   run_ranks(contexts, [](Context& context, Communicator& world) {
-    Machine machine = default_machine(5, 1, false);
+    Machine machine = usual_machine(5, 1, false);
     machine.hops[0].alpha = machine.hops[0].overhead = 1;
     ASSERT_TRUE(context.set_machine(machine));
     const std::string few_steps = world.algorithm(Collective::kBroadcast, Bytes{1 << 20});
@@ -116,7 +116,7 @@ TEST(Choices, DifferentMachinesAreRefused) {
     for (const auto number :
          {&HopCost::alpha, &HopCost::call, &HopCost::fill_chunks, &HopCost::overhead,
           &HopCost::crowding, &HopCost::efficiency, &HopCost::fan_efficiency}) {
-      Machine machine = default_machine(3, 1, true);
+      Machine machine = usual_machine(3, 1, true);
       machine.hops[0].*number = world.rank() == Rank{1} ? 0.5 : 0.25;
       const auto refused = context.set_machine(machine);
       ASSERT_FALSE(refused);

@@ -126,7 +126,7 @@ std::string label(const ::testing::TestParamInfo<std::tuple<std::string, bool, i
 
 INSTANTIATE_TEST_SUITE_P(
     All, Collectives,
-    ::testing::Combine(::testing::Values("inproc", "kernel", "shm", "tcp", "fault"),
+    ::testing::Combine(::testing::Values("inproc", "kernel", "shm", "tcp", "fault", "device"),
                        ::testing::Values(true, false), ::testing::Values(1, 2, 3, 8)),
     label);
 

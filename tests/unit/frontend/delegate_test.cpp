@@ -103,7 +103,7 @@ TEST_P(DelegateRuns, OnlyWhatItTakes) {
     ASSERT_FALSE(average);
     EXPECT_EQ(average.error().message,
               "allreduce: argument 'algorithm' is copier, allowed is one that takes float32 "
-              "average.");
+              "average in memory of device 'cpu'.");
     std::vector<std::int32_t> whole(10, 2);
     EXPECT_FALSE(world.allreduce(whole.data(), whole.data(), Count{10}, DType::kInt32,
                                  Reduction::kAverage, {.algorithm = name}));

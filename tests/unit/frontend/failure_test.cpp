@@ -211,7 +211,8 @@ TEST_P(Failure, AbortEndsEverything) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Failure, ::testing::Values("inproc", "kernel", "fault", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Failure,
+                         ::testing::Values("inproc", "kernel", "fault", "shm", "tcp", "device"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

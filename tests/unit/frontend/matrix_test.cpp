@@ -250,7 +250,7 @@ std::vector<int> rank_counts() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Matrix,
-                         ::testing::Combine(::testing::Values("inproc", "shm", "tcp"),
+                         ::testing::Combine(::testing::Values("inproc", "shm", "tcp", "device"),
                                             ::testing::ValuesIn(rank_counts())),
                          label);
 

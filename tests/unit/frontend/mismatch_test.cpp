@@ -236,7 +236,8 @@ TEST_P(Mismatch, WhoGaveAMessageUpAndLeftIsNotWaitedFor) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Mismatch, ::testing::Values("inproc", "fault", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Mismatch,
+                         ::testing::Values("inproc", "fault", "shm", "tcp", "device"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

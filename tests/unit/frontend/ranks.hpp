@@ -17,28 +17,37 @@
 #include <vector>
 
 #include "farandole/farandole.hpp"
+#include "unit/device/fake_device.hpp"
 
 namespace farandole::testing {
 
 /// The ranks of one job. They leave it side by side, as processes would.
 class Contexts : public std::vector<std::unique_ptr<Context>> {
  public:
-  explicit Contexts(std::vector<std::unique_ptr<Context>> made) : vector(std::move(made)) {}
+  explicit Contexts(std::vector<std::unique_ptr<Context>> made,
+                    std::shared_ptr<FakeDeviceGuard> device = nullptr)
+      : vector(std::move(made)), device_(std::move(device)) {}
   Contexts(Contexts&&) = default;
   ~Contexts() {
     std::vector<std::thread> leaving;
     for (auto& context : *this) leaving.emplace_back([&] { context->shutdown(); });
     for (std::thread& thread : leaving) thread.join();
   }
+
+ private:
+  std::shared_ptr<FakeDeviceGuard> device_;
 };
 
+/// On the transport that is named, or "device": in one process, all memory a fake device's.
 inline Contexts make_ranks(int rank_count, const std::string& transport, bool peer_memory = true) {
-  auto made = Context::inproc(rank_count, peer_memory, transport);
+  std::shared_ptr<FakeDeviceGuard> device;
+  if (transport == "device") device = std::make_shared<FakeDeviceGuard>(rank_count);
+  auto made = Context::inproc(rank_count, peer_memory, device ? "inproc" : transport);
   if (!made) {
     std::fprintf(stderr, "no ranks: %s\n", made.error().message.c_str());
     std::abort();
   }
-  return Contexts(*std::move(made));
+  return Contexts(*std::move(made), std::move(device));
 }
 
 /// Runs `body` on one thread per rank. After `limit` it prints what every rank has in flight and

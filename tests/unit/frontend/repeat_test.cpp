@@ -602,7 +602,7 @@ TEST(Submission, IsSeenByADriverThatStops) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Repeat, ::testing::Values("inproc", "kernel", "shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, Repeat, ::testing::Values("inproc", "kernel", "shm", "tcp", "device"),
                          [](const auto& parameter) { return parameter.param; });
 
 }  // namespace

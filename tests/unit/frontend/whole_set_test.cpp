@@ -151,7 +151,7 @@ std::string label(const ::testing::TestParamInfo<std::tuple<std::string, int>>& 
 }
 
 INSTANTIATE_TEST_SUITE_P(Inproc, WholeSet,
-                         ::testing::Combine(::testing::Values("inproc"),
+                         ::testing::Combine(::testing::Values("inproc", "device"),
                                             ::testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9)),
                          label);
 INSTANTIATE_TEST_SUITE_P(All, WholeSet,

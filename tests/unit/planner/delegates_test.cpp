@@ -9,10 +9,11 @@
 #include <string>
 
 #include "algorithms/registered.hpp"
-#include "planner/default_machine.hpp"
+#include "planner/choice.hpp"
 #include "planner/plan.hpp"
 #include "planner/plan_table.hpp"
 #include "unit/delegates/priced.hpp"
+#include "unit/planner/costs.hpp"
 
 namespace farandole::testing {
 namespace {
@@ -30,8 +31,17 @@ const AlgorithmInfo* dear() {
   return row("dear", {86400, 0});
 }
 Levels levels(std::int64_t ranks, std::int64_t each) {
-  return Levels(default_machine(each, ranks / each, true),
+  return Levels(usual_machine(each, ranks / each, true),
                 {.rank_count = ranks, .ranks_per_host = each});
+}
+
+using Kind = PlanTable::Kind;
+PlanTable table_of_both() {
+  return {usual_machine(4, 1, true),
+          {.rank_count = 4, .ranks_per_host = 4},
+          {4, 1, "shm"},
+          {},
+          {cheap(), dear()}};
 }
 
 TEST(PlannedDelegate, CostsItsPrice) {
@@ -68,9 +78,7 @@ TEST(PlannedDelegate, TakesPartWhereItIsOffered) {
 }
 
 TEST(PlannedDelegate, TableHasASecondChoiceForCallsThatItDoesNotTake) {
-  PlanTable table(default_machine(4, 1, true), {.rank_count = 4, .ranks_per_host = 4}, {4, 1, true},
-                  {}, {cheap(), dear()});
-  using Kind = PlanTable::Kind;
+  PlanTable table = table_of_both();
   EXPECT_EQ(table.find(Collective::kAllreduce, 1000), "cheap");
   const std::string second = table.find(Collective::kAllreduce, 1000, Kind::kSchedule);
   EXPECT_TRUE(build_schedule(Collective::kAllreduce, second, 4, 0)) << second;
@@ -79,6 +87,38 @@ TEST(PlannedDelegate, TableHasASecondChoiceForCallsThatItDoesNotTake) {
   EXPECT_EQ(table.find(Collective::kAllreduce, 1000, Kind::kSchedule), second);
   table.set(Collective::kAllreduce, 1000, "ring");
   EXPECT_EQ(table.find(Collective::kAllreduce, 1000, Kind::kSchedule), "ring");
+}
+
+TEST(PlannedDelegate, IsChosenForCallsThatItTakes) {
+  PlanTable table = table_of_both();
+  const auto chosen = [&](const CallShape& call, const Wishes& wishes) {
+    return choose_algorithm(call, wishes, [&]() -> PlanTable& { return table; });
+  };
+  const CallShape sum{.count = Count{1000}, .rank_count = 4};
+  CallShape average = sum, fixed = sum, elsewhere = sum, changed = sum, counts = sum;
+  average.reduction = Reduction::kAverage;
+  fixed.deterministic = true;
+  elsewhere.device = "gpu";
+  changed.kind = Kind::kSchedule;
+  counts.by_rank = true;
+  EXPECT_EQ(chosen(sum, {}).spec, "cheap");
+  EXPECT_EQ(chosen(sum, {.setting = "dear"}).reason, Reason::kSetting);
+  for (const CallShape& other : {average, fixed, elsewhere, changed}) {
+    for (const Wishes& wishes : {Wishes{}, Wishes{.setting = "dear"}}) {
+      const Choice choice = chosen(other, wishes);
+      EXPECT_EQ(choice.reason, Reason::kCost);
+      EXPECT_TRUE(build_schedule(Collective::kAllreduce, choice.spec, 4, 0)) << choice.spec;
+    }
+    EXPECT_EQ(chosen(other, {.call = "dear"}).spec, "dear");
+    EXPECT_FALSE(may_run_by(other, "dear"));
+    EXPECT_TRUE(may_run_by(other, "ring"));
+  }
+  EXPECT_TRUE(may_run_by(sum, "dear"));
+  EXPECT_FALSE(may_run_by(counts, "dear"));
+  table.set(Collective::kAllreduce, 4000, "dear");
+  EXPECT_EQ(chosen(sum, {}).spec, "dear");
+  EXPECT_EQ(chosen(sum, {}).reason, Reason::kTable);
+  EXPECT_EQ(chosen(average, {}).reason, Reason::kCost);
 }
 
 TEST(PlannedDelegate, HasANameOfItsOwnAndNoSchedule) {

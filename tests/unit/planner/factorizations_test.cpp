@@ -8,7 +8,7 @@
 #include <numeric>
 #include <set>
 
-#include "planner/default_machine.hpp"
+#include "unit/planner/costs.hpp"
 
 namespace farandole {
 namespace {
@@ -32,7 +32,7 @@ TEST(Factorizations, AreAllOnce) {
 
 /// Four devices behind two NICs, racks of eight hosts, thinned uplinks.
 Machine racks() {
-  Machine machine = default_machine(4, 1024, true);
+  Machine machine = usual_machine(4, 1024, true);
   machine.hosts_per_rack = 8;
   machine.uplinks = 3;
   machine.uplink_bytes_per_second = machine.nic_bytes_per_second;
@@ -45,8 +45,8 @@ Machine racks() {
 // Goal: pruning loses nothing that matters. Method: the exhaustive search, on machines with one
 // level and with three, many numbers of ranks and sizes.
 TEST(SearchHierarchies, PrunedFindsTheBestOfAll) {
-  for (const Machine& machine : {default_machine(64, 1, true), default_machine(1, 512, true),
-                                 default_machine(8, 64, true), racks()}) {
+  for (const Machine& machine : {usual_machine(64, 1, true), usual_machine(1, 512, true),
+                                 usual_machine(8, 64, true), racks()}) {
     for (const std::int64_t p : {2, 6, 16, 24, 30, 36, 60, 64, 96, 128, 144, 210, 256}) {
       if (p > machine.devices_per_host() * machine.hosts) continue;
       for (const double bytes : {1e3, 1e5, 1e7, 1e9}) {

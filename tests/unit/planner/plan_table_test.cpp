@@ -7,16 +7,16 @@
 #include <chrono>
 #include <cstdio>
 
-#include "planner/default_machine.hpp"
 #include "planner/plan.hpp"
+#include "unit/planner/costs.hpp"
 
 namespace farandole {
 namespace {
 
 PlanTable table_of(std::int64_t ranks, TuningTable tuning = {}) {
-  return {default_machine(1, ranks, true),
+  return {usual_machine(1, ranks, true),
           {.rank_count = ranks},
-          {ranks, ranks, false},
+          {ranks, ranks, "tcp"},
           std::move(tuning)};
 }
 
@@ -38,10 +38,11 @@ TEST(SizeClass, CoversAllSizes) {
 
 // Goal: the plan's first, unless the tuning table says otherwise, unless the caller does.
 TEST(PlanTable, CallerBeforeTuningBeforePlan) {
-  Levels levels(default_machine(1, 8, true), {.rank_count = 8});
+  Levels levels(usual_machine(1, 8, true), {.rank_count = 8});
   const std::string planned = choose(plan(Collective::kAllreduce, 4096, levels)).spec;
   ASSERT_NE(planned, "ring");
-  auto tuning = parse_tuning("farandole-tuning 1\nallreduce bytes<=4096 ring\n", "t");
+  auto tuning =
+      parse_tuning("farandole-tuning 1\nallreduce bytes<=4096 ring\n", "t", {"shm", "tcp"});
   ASSERT_TRUE(tuning);
   EXPECT_EQ(table_of(8).find(Collective::kAllreduce, 4096), planned);
   PlanTable table = table_of(8, *tuning);

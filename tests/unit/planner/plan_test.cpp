@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "algorithms/registry.hpp"
-#include "planner/default_machine.hpp"
+#include "unit/planner/costs.hpp"
 
 namespace farandole {
 namespace {
@@ -20,7 +20,7 @@ constexpr double kKiB = 1024, kMiB = 1024 * kKiB;
 std::string best(Collective collective, double bytes, std::int64_t ranks, std::int64_t hosts,
                  bool shared_memory) {
   const std::int64_t each = ranks / hosts;
-  Levels levels(default_machine(each, hosts, shared_memory),
+  Levels levels(usual_machine(each, hosts, shared_memory),
                 {.rank_count = ranks, .ranks_per_host = each});
   const std::string spec = choose(plan(collective, bytes, levels)).spec;
   return spec.substr(0, spec.find(':'));
@@ -33,7 +33,7 @@ TEST(Plan, NamesWhatExistsFastestFirst) {
     const auto collective = static_cast<Collective>(i);
     for (const std::int64_t ranks : {1, 2, 3, 6, 64, 1025, 27'600}) {
       const std::int64_t each = ranks % 6 == 0 ? 6 : 1;
-      Levels levels(default_machine(each, ranks / each, true),
+      Levels levels(usual_machine(each, ranks / each, true),
                     {.rank_count = ranks, .ranks_per_host = each});
       for (double bytes = 0; bytes <= 4096 * kMiB; bytes = 64 * bytes + 1) {
         const auto candidates = plan(collective, bytes, levels);
@@ -103,8 +103,7 @@ TEST(Plan, TwoRanksNeedNoTree) {
 
 std::string best_on_cores(std::int64_t cores, bool shared_memory, Collective collective,
                           double bytes) {
-  Levels levels(default_machine(4, 1, shared_memory, cores),
-                {.rank_count = 4, .ranks_per_host = 4});
+  Levels levels(usual_machine(4, 1, shared_memory, cores), {.rank_count = 4, .ranks_per_host = 4});
   return choose(plan(collective, bytes, levels)).spec;
 }
 

@@ -16,11 +16,13 @@ constexpr const char* kText =
     "allreduce ranks=4 ring\n"
     "broadcast transport=shm binomial\n";
 
+const std::vector<std::string_view> kTransports = {"shm", "tcp"};
+
 // Goal: the first line that matches counts. Method: ask at the borders.
 TEST(Tuning, FirstMatchCounts) {
-  const auto table = parse_tuning(kText, "t");
+  const auto table = parse_tuning(kText, "t", kTransports);
   ASSERT_TRUE(table) << table.error().message;
-  const GroupShape hosts{4, 4, false}, one_host{4, 1, true}, larger{8, 8, false};
+  const GroupShape hosts{4, 4, "tcp"}, one_host{4, 1, "shm"}, larger{8, 8, "tcp"};
   EXPECT_EQ(table->find(Collective::kAllreduce, 0, hosts), "recursive_doubling");
   EXPECT_EQ(table->find(Collective::kAllreduce, 16384, hosts), "recursive_doubling");
   EXPECT_EQ(table->find(Collective::kAllreduce, 16385, hosts), "hierarchical:layers=2/2");
@@ -32,9 +34,9 @@ TEST(Tuning, FirstMatchCounts) {
 }
 
 TEST(Tuning, WritesWhatItReads) {
-  const auto table = parse_tuning(kText, "t");
+  const auto table = parse_tuning(kText, "t", kTransports);
   ASSERT_TRUE(table);
-  const auto again = parse_tuning(to_text(*table), "t");
+  const auto again = parse_tuning(to_text(*table), "t", kTransports);
   ASSERT_TRUE(again) << again.error().message;
   EXPECT_EQ(*again, *table);
 }
@@ -57,14 +59,15 @@ TEST(Tuning, ErrorsNameFileAndLine) {
       {"allreduce ranks=6 hierarchical:layers=4", "product is 6"},
   };
   for (const auto& [line, says] : cases) {
-    const auto table = parse_tuning(std::string("farandole-tuning 1\n\n") + line, "dir/my.tuning");
+    const auto table =
+        parse_tuning(std::string("farandole-tuning 1\n\n") + line, "dir/my.tuning", kTransports);
     ASSERT_FALSE(table) << line;
     EXPECT_EQ(table.error().kind, ErrorKind::kInvalidArgument);
     EXPECT_NE(table.error().message.find("dir/my.tuning line 3: "), std::string::npos)
         << table.error().message;
     EXPECT_NE(table.error().message.find(says), std::string::npos) << table.error().message;
   }
-  EXPECT_FALSE(parse_tuning("allreduce ring\n", "t"));
+  EXPECT_FALSE(parse_tuning("allreduce ring\n", "t", kTransports));
 }
 
 }  // namespace

@@ -17,7 +17,19 @@ class Ledger final : public Transport {
  public:
   const Capabilities& capabilities() const override { return capabilities_; }
   TransportCounters counters() const override { return {}; }
+  Result<void> add_peer(const Member& peer, Deadline) override {
+    capabilities_.all_memory = peer.rank == Rank{3};
+    return {};
+  }
   Result<void> connect(std::span<const Rank>, Deadline) override { return {}; }
+  Result<bool> register_memory(std::span<std::byte> memory) override {
+    capabilities_.peer_memory = true;
+    registered.push_back(memory.data());
+    return true;
+  }
+  void release_memory(std::span<std::byte> memory) override {
+    std::erase(registered, memory.data());
+  }
   void post(Send& send) override { sends.push_back(&send); }
   void post(Receive& receive) override { receives.push_back(&receive); }
   bool progress() override { return ++progress_count, false; }
@@ -26,10 +38,11 @@ class Ledger final : public Transport {
 
   std::vector<Send*> sends;
   std::vector<Receive*> receives;
+  std::vector<const std::byte*> registered;
   int progress_count = 0;
 
  private:
-  Capabilities capabilities_{.name = "ledger", .eager_bytes_max = Bytes{1}};
+  Capabilities capabilities_{.name = "ledger", .follow_bytes = Bytes{1}};
 };
 
 struct Faulty {
@@ -87,7 +100,23 @@ FaultTransport::Options late(std::uint64_t seed, bool reorder) {
 TEST(FaultTransport, NameHasTheSeed) {
   Faulty faulty(options(77));
   EXPECT_EQ(faulty.outer->capabilities().name, "fault(ledger, seed 77)");
-  EXPECT_EQ(faulty.outer->capabilities().eager_bytes_max, Bytes{1});
+  EXPECT_EQ(faulty.outer->capabilities().follow_bytes, Bytes{1});
+}
+
+// Goal: peers and memory are added to the other transport, and what it can do by them is seen.
+TEST(FaultTransport, AddsPeersAndMemory) {
+  Faulty faulty(options(1));
+  std::byte memory[16];
+  EXPECT_FALSE(faulty.outer->capabilities().peer_memory);
+  EXPECT_TRUE(*faulty.outer->register_memory(memory));
+  EXPECT_EQ(faulty.inner->registered, std::vector<const std::byte*>{memory});
+  EXPECT_TRUE(faulty.outer->capabilities().peer_memory);
+  faulty.outer->release_memory(memory);
+  EXPECT_TRUE(faulty.inner->registered.empty());
+  EXPECT_FALSE(faulty.outer->capabilities().all_memory);
+  EXPECT_TRUE(faulty.outer->add_peer({.rank = Rank{3}}, Deadline::never()));
+  EXPECT_TRUE(faulty.outer->capabilities().all_memory);
+  EXPECT_EQ(faulty.outer->capabilities().name, "fault(ledger, seed 1)");
 }
 
 // Goal: without options it is the other transport.

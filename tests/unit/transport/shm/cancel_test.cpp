@@ -26,10 +26,9 @@ class ShmCancel : public testing::TestWithParam<Way> {
 
   void SetUp() override {
     const Members members = {sender_.member, receiver_.member};
-    const ShmTransport::Options options{.peer_memory = GetParam() != Way::kStaged,
-                                        .all_memory = by_kernel_};
-    from_ = sender_.join(members, options);
-    to_ = receiver_.join(members, options);
+    const ShmTransport::Options options{.all_memory = by_kernel_};
+    from_ = sender_.join(members, options, GetParam() != Way::kStaged);
+    to_ = receiver_.join(members, options, GetParam() != Way::kStaged);
     const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
     std::thread other([&] { EXPECT_TRUE(to_->connect(zero, Deadline::never())); });
     EXPECT_TRUE(from_->connect(one, Deadline::never()));
@@ -45,18 +44,13 @@ class ShmCancel : public testing::TestWithParam<Way> {
   }
   Send send_of(std::uint32_t sequence, std::size_t bytes) {
     Send send = send_to(1, sequence, source_, bytes);
-    send.signature = signature();
+    send.one_sends = GetParam() == Way::kShared;
     return send;
-  }
-  static Signature signature() {
-    const auto one_sends = static_cast<std::uint8_t>(Collective::kBroadcast);
-    const auto all_send = static_cast<std::uint8_t>(Collective::kAllreduce);
-    return {.collective = GetParam() == Way::kShared ? one_sends : all_send};
   }
   Receive receive_of(std::uint32_t sequence, std::size_t bytes) {
     Receive receive = receive_from(0, sequence, target_.data(), bytes);
     receive.peer_has_read = puts_;
-    receive.signature = signature();
+    receive.one_sends = GetParam() == Way::kShared;
     return receive;
   }
   // By calls that ThreadSanitizer looks at as a whole: loops over all bytes took it minutes.
@@ -133,6 +127,40 @@ TEST_P(ShmCancel, SourceMayBeUsedAgainAtOnce) {
   }
 }
 
+// Goal: a receiver does not take a piece for the message if its source was used again while the
+// piece was read, be it the last one. Method: the send is cancelled, and its source written, while
+// the receiver works on that piece.
+TEST_P(ShmCancel, SourceMayBeUsedAgainWhileItsLastPieceIsRead) {
+  if (GetParam() != Way::kReadInPlace && GetParam() != Way::kCopied) {
+    return;  // The sender of what is staged or put has ended by then.
+  }
+  fill(source_, 1);
+  Send send = send_of(1, bytes_);
+  Receive receive = receive_of(1, bytes_);
+  struct Canceller {
+    ShmTransport& sender;
+    std::byte* source;
+    std::size_t bytes, seen = 0;
+  } canceller{*from_, source_, bytes_};
+  receive.context = &canceller;
+  receive.consume = [](void* context, Bytes offset, const std::byte*, Bytes piece) {
+    auto& self = *static_cast<Canceller*>(context);
+    self.seen = (offset + piece).value();
+    if (self.seen < self.bytes) return;
+    EXPECT_TRUE(self.sender.cancel({1, 1}));
+    std::memset(self.source, 2, self.bytes);
+  };
+  from_->post(send);
+  to_->post(receive);
+  settle();
+  EXPECT_EQ(canceller.seen, bytes_);
+  EXPECT_EQ(send.state, TransferState::kFailed);
+  EXPECT_EQ(receive.state, TransferState::kActive);
+  EXPECT_TRUE(to_->cancel({1, 1}));
+  EXPECT_EQ(receive.state, TransferState::kFailed);
+  expect_works();
+}
+
 // Goal: once cancel() is through, nothing is written to the target, and the sender ends.
 // Method: cancel the receive at each moment of its way and use its target again at once.
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClear) {
@@ -200,6 +228,26 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceTheSenderIsGivenUp) {
   fill(target_.data(), 2);
   for (int i = 0; i < 100; ++i) (void)from_->progress();
   EXPECT_TRUE(target_is_all(2));
+}
+
+// Goal: a receiver that was believed dead and goes on does not take a source that is used again for
+// the message.
+// Method: give it up in the middle of a message.
+TEST_P(ShmCancel, SourceMayBeUsedAgainOnceTheReceiverIsGivenUp) {
+  fill(source_, 1);
+  Send send = send_of(1, bytes_);
+  Receive receive = receive_of(1, bytes_);
+  from_->post(send);
+  to_->post(receive);
+  step();
+  step();
+  ASSERT_EQ(receive.state, TransferState::kActive);
+  from_->peer_failed(Rank{1});
+  EXPECT_EQ(send.error, ErrorKind::kRankFailed);
+  fill(source_, 2);
+  for (int i = 0; i < 100; ++i) (void)to_->progress();
+  EXPECT_EQ(receive.state, TransferState::kActive);
+  EXPECT_EQ(std::memchr(target_.data(), 2, bytes_), nullptr);
 }
 
 // Goal: cancelling gives back every entry and pipe, on whichever side and in whatever state.

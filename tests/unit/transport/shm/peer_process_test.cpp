@@ -120,8 +120,7 @@ shm::Entry& first_entry(const Pair& pair) {
 }
 
 void as_broadcast(Send& send, Receive& receive) {
-  send.signature.collective = receive.signature.collective =
-      static_cast<std::uint8_t>(Collective::kBroadcast);
+  send.one_sends = receive.one_sends = true;
 }
 
 // Goal: both ranks use the kernel or none, since they plan alike.
@@ -202,7 +201,7 @@ TEST(PeerProcess, SharedSourceIsWantedUntilTheReceiverHasFinished) {
   std::vector<std::byte> source(kBytes, std::byte{1}), target(kBytes);
   Pair pair(true, true);
   Send send = send_to(1, 1, source.data(), kBytes);
-  send.signature.collective = static_cast<std::uint8_t>(Collective::kBroadcast);
+  send.one_sends = true;
   pair.transports[0]->post(send);
   shm::Entry& entry = first_entry(pair);
   entry.target = address(target.data()) | shm::kPrivate;

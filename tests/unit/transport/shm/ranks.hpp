@@ -22,7 +22,7 @@ struct ShmRank {
     auto made = Memory::create(Bytes{std::size_t{1} << 30});
     EXPECT_TRUE(made) << (made ? "" : made.error().message);
     memory = *std::move(made);
-    auto ring = Doorbell::create(ShmTransport::bell_word(*memory));
+    auto ring = Doorbell::create(Doorbell::word_in(*memory));
     EXPECT_TRUE(ring) << (ring ? "" : ring.error().message);
     bell = *std::move(ring);
     auto cards = ShmTransport::cards(*memory, *bell);
@@ -34,9 +34,14 @@ struct ShmRank {
                     .pid = ::getpid(),
                     .cards = *std::move(cards)};
   }
-  std::unique_ptr<ShmTransport> join(const Members& members, ShmTransport::Options options = {}) {
+  /// `registers`: peers read this rank's library-owned memory in place.
+  std::unique_ptr<ShmTransport> join(const Members& members, ShmTransport::Options options = {},
+                                     bool registers = true) {
     auto made = ShmTransport::create(member.rank, members, *memory, *bell, std::move(options));
     EXPECT_TRUE(made) << (made ? "" : made.error().message);
+    if (registers) {
+      EXPECT_TRUE(*(*made)->register_memory({memory->base(), memory->reserved().value()}));
+    }
     return *std::move(made);
   }
   std::unique_ptr<Memory> memory;

@@ -107,8 +107,8 @@ TEST_F(SharedPipe, OneSourceTakesOnePipe) {
   }
 }
 
-// A collective, the length of its messages, and whether that is long.
-using Message = std::tuple<Collective, std::size_t, bool>;
+// Whether only one rank sends, the length of its messages, and whether that is long.
+using Message = std::tuple<bool, std::size_t, bool>;
 class LongPipe : public SharedPipe, public ::testing::WithParamInterface<Message> {};
 
 // Goal: the first reader of a long message may be further ahead than one of a short message, and
@@ -116,8 +116,7 @@ class LongPipe : public SharedPipe, public ::testing::WithParamInterface<Message
 // meanwhile, takes a pipe as short ones do. Method: two messages of one length; of the first, rank
 // 2 reads later.
 TEST_P(LongPipe, CarriesWhatIsLong) {
-  const auto [collective, bytes, is_long] = GetParam();
-  const Signature signature{.collective = static_cast<std::uint8_t>(collective)};
+  const auto [one_sends, bytes, is_long] = GetParam();
   std::vector<std::byte> first(bytes), second(bytes, std::byte{7});
   for (std::size_t i = 0; i < bytes; ++i) first[i] = static_cast<std::byte>(i / 1000 % 251);
   for (int to = 1; to <= 3; ++to) {
@@ -125,7 +124,7 @@ TEST_P(LongPipe, CarriesWhatIsLong) {
     targets_[at_peer].assign(bytes, std::byte{0});
     sends_[at_peer] = send_to(to, 1, (to == 3 ? second : first).data(), bytes);
     receives_[at_peer] = receive_from(0, 1, targets_[at_peer].data(), bytes);
-    sends_[at_peer].signature = receives_[at_peer].signature = signature;
+    sends_[at_peer].one_sends = receives_[at_peer].one_sends = one_sends;
     at(0).post(sends_[at_peer]);
     if (to != 2) at(to).post(receives_[at_peer]);
   }
@@ -144,10 +143,10 @@ TEST_P(LongPipe, CarriesWhatIsLong) {
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 INSTANTIATE_TEST_SUITE_P(Lengths, LongPipe,
-                         ::testing::Values(Message{Collective::kBroadcast, 8 * kMiB, true},
-                                           Message{Collective::kBroadcast, 7 * kMiB, false},
-                                           Message{Collective::kAllgather, 32 * kMiB, true},
-                                           Message{Collective::kAllgather, 8 * kMiB, false}));
+                         ::testing::Values(Message{true, 8 * kMiB, true},
+                                           Message{true, 7 * kMiB, false},
+                                           Message{false, 32 * kMiB, true},
+                                           Message{false, 8 * kMiB, false}));
 
 // Goal: other sources have pipes of their own, and wait for nobody else's reader.
 // Method: two sources; only one of their receivers is there.

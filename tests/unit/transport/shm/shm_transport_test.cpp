@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "unit/transport/shm/ranks.hpp"
 
@@ -56,6 +58,95 @@ TEST(ShmConnect, RefusesRanksItCannotReach) {
   EXPECT_EQ(without.error().kind, ErrorKind::kUnsupported);
 }
 
+// Goal: a rank that was not there when the transports were made is added by its record alone, for
+// as many as they were made for. Method: two ranks that talk; a third comes, then a fourth, for
+// which there is no room, and one of another host.
+TEST(ShmConnect, AddsAPeerThatComesLater) {
+  const ShmTransport::Options roomy{.rank_count_max = 3, .host_rank_count_max = 3};
+  ShmRank a(0), b(1), c(2), d(3);
+  Members members = {a.member, b.member};
+  std::vector<std::unique_ptr<ShmTransport>> made;
+  made.push_back(a.join(members, roomy));
+  made.push_back(b.join(members, roomy));
+  const auto add = [&](std::size_t self, const Member& peer) {
+    const auto added = made[self]->add_peer(peer, Deadline::after(kPatience));
+    EXPECT_TRUE(added) << (added ? "" : added.error().message);
+  };
+  const auto exchange = [&](std::size_t from, std::size_t to) {
+    std::vector<std::byte> source(300'000, std::byte{7}), target(source.size());
+    Send send = send_to(static_cast<int>(to), 1, source.data(), source.size());
+    Receive receive = receive_from(static_cast<int>(from), 1, target.data(), target.size());
+    made[from]->post(send);
+    made[to]->post(receive);
+    for (int i = 0; i < 1000 && receive.state != TransferState::kDone; ++i) {
+      (void)made[from]->progress();
+      (void)made[to]->progress();
+    }
+    EXPECT_EQ(receive.state, TransferState::kDone);
+    EXPECT_EQ(target, source);
+  };
+  std::thread second([&] { add(1, a.member); });
+  add(0, b.member);
+  second.join();
+  exchange(0, 1);
+  members.push_back(c.member);
+  made.push_back(c.join(members, roomy));
+  std::vector<std::thread> adding;
+  for (const std::size_t old : {0, 1}) adding.emplace_back([&, old] { add(old, c.member); });
+  add(2, a.member);
+  add(2, b.member);
+  for (std::thread& thread : adding) thread.join();
+  exchange(0, 2);
+  exchange(2, 1);
+  const auto full = made[0]->add_peer(d.member, Deadline::after(kPatience));
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().kind, ErrorKind::kInvalidArgument);
+  d.member.host_id = "elsewhere";
+  EXPECT_EQ(made[0]->add_peer(d.member, Deadline::never()).error().kind, ErrorKind::kUnsupported);
+}
+
+// Goal: only registered memory is read in place, and only the library's can be registered.
+// Method: what a receive that consumes is shown, before, while and after it is registered.
+TEST(ShmConnect, ReadsRegisteredMemoryInPlace) {
+  ShmRank a(0), b(1);
+  const Members members = {a.member, b.member};
+  const auto first = a.join(members, {}, false), second = b.join(members, {}, false);
+  std::thread other([&] {
+    const Rank zero[] = {Rank{0}};
+    EXPECT_TRUE(second->connect(zero, Deadline::never()));
+  });
+  ASSERT_TRUE(first->connect(kPeer, Deadline::never()));
+  other.join();
+  constexpr std::size_t kBytes = 100'000;
+  std::byte* const owned = *a.memory->allocate(Bytes{kBytes});
+  std::uint32_t sequence = 0;
+  // Of what is staged the send is done as soon as it is in the pipe.
+  const auto is_staged = [&](const std::byte* source) {
+    std::vector<std::byte> target(kBytes);
+    Send send = send_to(1, ++sequence, source, kBytes);
+    Receive receive = receive_from(0, sequence, target.data(), kBytes);
+    first->post(send);
+    (void)first->progress();
+    const bool staged = send.state == TransferState::kDone;
+    second->post(receive);
+    for (int i = 0; i < 100; ++i) (void)second->progress(), (void)first->progress();
+    EXPECT_EQ(receive.state, TransferState::kDone);
+    return staged;
+  };
+  EXPECT_FALSE(first->capabilities().peer_memory);
+  EXPECT_TRUE(is_staged(owned));
+  const std::span<std::byte> half(owned, kBytes);
+  EXPECT_TRUE(*first->register_memory(half));
+  EXPECT_TRUE(first->capabilities().peer_memory);
+  EXPECT_FALSE(is_staged(owned));
+  EXPECT_TRUE(is_staged(owned + 64)) << "its end is not registered";
+  first->release_memory(half);
+  EXPECT_TRUE(is_staged(owned));
+  std::vector<std::byte> foreign(kBytes);
+  EXPECT_FALSE(*first->register_memory(foreign));
+  EXPECT_TRUE(is_staged(foreign.data()));
+}
+
 // Goal: a wrong or stale card is noticed before a byte is trusted.
 // Method: break each part of a good card in turn.
 TEST(ShmConnect, ChecksWhatItMaps) {
@@ -74,6 +165,8 @@ TEST(ShmConnect, ChecksWhatItMaps) {
       {"shm.memory", pid + ":" + std::to_string(a.memory->fd()) + ":" + bytes},
       {"shm.memory", pid + ":" + std::to_string(unsealed) + ":" + bytes},
       {"shm.token", "1"},
+      {"shm.layout", "0"},
+      {"shm.layout", ""},
       {"shm.doorbell", "no such bell"}};
   for (const auto& [card, value] : broken) {
     SCOPED_TRACE(value);

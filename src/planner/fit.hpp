@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "schedule/schedule.hpp"
 
 namespace farandole {
@@ -15,5 +18,8 @@ namespace farandole {
 /// once. Beyond kRanksWithCountsMax ranks the answer is no.
 bool takes_counts(const Schedule& schedule);
 inline constexpr std::int64_t kRanksWithCountsMax = 2048;
+
+/// "ring, direct": those of the collective that take counts with so many ranks.
+std::string algorithms_with_counts(Collective collective, int rank_count);
 
 }  // namespace farandole

@@ -1,10 +1,11 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/fit.hpp"
+#include "planner/fit.hpp"
 
 #include <map>
 #include <tuple>
 
+#include "algorithms/registry.hpp"
 #include "schedule/steps.hpp"
 
 namespace farandole {
@@ -98,6 +99,17 @@ class CountsCheck {
 
 bool takes_counts(const Schedule& schedule) {
   return schedule.rank_count <= kRanksWithCountsMax && CountsCheck(schedule).passed();
+}
+
+std::string algorithms_with_counts(Collective collective, int rank_count) {
+  std::string known;
+  for (const AlgorithmInfo* info : algorithms()) {
+    if (info->collective != collective) continue;
+    const auto schedule = build_schedule(collective, info->name, rank_count, 0);
+    if (!schedule || !takes_counts(*schedule)) continue;
+    known += (known.empty() ? "" : ", ") + std::string(info->name);
+  }
+  return known;
 }
 
 }  // namespace farandole

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/fit.hpp"
+#include "planner/fit.hpp"
 
 #include <gtest/gtest.h>
 

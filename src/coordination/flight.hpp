@@ -1,0 +1,56 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "coordination/submission.hpp"
+#include "coordinator/fusion.hpp"
+#include "farandole/farandole.hpp"
+
+namespace farandole {
+
+/// A batch on its way: what it moves, and where the results go.
+struct Flight {
+  std::vector<coordinator::Ready> members;
+  std::vector<SharedSubmission> tasks;  // by member; null where this rank did not ask
+  std::optional<Request> request;
+  std::shared_ptr<std::byte> buffer;  // of the batch; none if it runs in the caller's memory
+  std::size_t buffer_bytes = 0;
+  std::shared_ptr<std::byte> result;  // for the caller, where the library allocates it
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  Count count;
+  Reduction reduction = Reduction::kSum;  // what the communicator does, unless it is Adasum
+  std::size_t divisor = 1;                // of what it gives
+  std::size_t wide_length = 0;            // not 0: it adds up integers that widen() made
+  bool unpack = false;                    // from `out` to the tasks
+  int size_shift = 0;                     // of CallOptions
+  std::string name;
+  Clock::time_point ready{}, packed{}, started{};  // packed: since when it was being copied
+
+  const coordinator::Request& terms() const { return *members.front().response.request; }
+  /// What this rank puts in where the operation divides the first dimension.
+  std::vector<std::int64_t> own_shape() const;
+  /// Bytes of an element in the memory that is reduced.
+  Bytes element_size() const;
+  /// Elements of the dtype that the communicator gets.
+  Count moved(Count elements) const;
+  /// What the communicator is to do for a reduction. It averages by itself where nothing else is
+  /// asked for; else the sum is divided and scaled here, at once, so that it is rounded once.
+  void choose_arithmetic(int rank_count);
+  /// A tensor as it goes into the reduction, scaled.
+  void bring(std::byte* target, const void* source_data, Count elements) const;
+  /// Where all tensors are, if they are reduced in place and lie one after the other; else null.
+  std::byte* in_place_in_order() const;
+  /// What is left to do to a reduction: divisor, postscale, and the way to where the caller looks.
+  void complete();
+};
+
+}  // namespace farandole

@@ -1,0 +1,39 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "device/device.hpp"
+
+namespace farandole {
+
+/// The devices of this process beside the CPU.
+///
+/// Threads   any.
+class DeviceRegistry {
+ public:
+  static DeviceRegistry& instance();
+
+  void add(std::shared_ptr<Device> device);
+  /// Operations that run on it keep it.
+  void remove(const Device& device);
+  /// Whose memory `pointer` lies in; the CPU's if no other device owns it.
+  std::shared_ptr<Device> owner(const void* pointer) const;
+  /// Whether both lie in one device's memory.
+  bool owns_alike(const void* a, const void* b) const {
+    return !any_.load(std::memory_order_acquire) || a == b || owner(a) == owner(b);
+  }
+
+ private:
+  DeviceRegistry() = default;
+  std::atomic<bool> any_{false};  // most processes have none: they take no lock
+  const std::shared_ptr<Device> cpu_ = std::make_shared<CpuDevice>();
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Device>> added_;
+};
+
+}  // namespace farandole

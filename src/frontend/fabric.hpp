@@ -1,0 +1,29 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/asymmetric_fence.hpp"
+#include "device/cpu/memory.hpp"
+#include "engine/engine.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/transport.hpp"
+
+namespace farandole {
+
+/// What moves bytes between the ranks; members are destroyed from the last to the first.
+///
+/// Threads   the pointers are constant once the engine is there; what they point to says which
+///           threads may use it.
+struct Fabric {
+  std::optional<AsymmetricFence::User> fence;  // none when ranks are threads
+  std::shared_ptr<Memory> memory;
+  std::unique_ptr<Doorbell> doorbell;
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::unique_ptr<Engine> engine;
+};
+
+}  // namespace farandole

@@ -1,0 +1,77 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "planner/choice.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "algorithms/registry.hpp"
+#include "delegates/delegate.hpp"
+
+namespace farandole {
+namespace {
+
+bool asks(std::string_view wish) {
+  return !wish.empty() && wish != "auto";
+}
+
+/// For calls with counts: the algorithms of least latency or fewest bytes among those that can.
+std::string_view choose_with_counts(Collective collective, bool peer_memory) {
+  switch (collective) {
+    case Collective::kAlltoall:
+      return "pairwise";
+    case Collective::kGather:
+    case Collective::kScatter:
+      return "direct";
+    default:
+      return peer_memory ? "direct" : "ring";
+  }
+}
+
+std::uint64_t planned_bytes(const CallShape& call) {
+  const double bytes = static_cast<double>(larger_side(call).value());
+  return static_cast<std::uint64_t>(std::min(std::ldexp(bytes, call.size_shift), 0x1p62));
+}
+
+}  // namespace
+
+bool may_run_by(const CallShape& call, std::string_view spec) {
+  const Delegate* delegate = find_delegate(call.collective, spec);
+  if (delegate == nullptr) return true;
+  if (call.kind != PlanTable::Kind::kAny || call.by_rank || call.deterministic) return false;
+  return delegate->supports({call.collective, call.dtype, call.reduction, call.device});
+}
+
+Bytes larger_side(const CallShape& call) {
+  // Not this rank's own sides, of which one is empty away from the root.
+  const bool many = call.collective != Collective::kAllreduce &&
+                    call.collective != Collective::kReduce &&
+                    call.collective != Collective::kBroadcast;
+  const auto chunks = static_cast<std::size_t>(many ? call.rank_count : 1);
+  return Count{call.count.value() * chunks} * size_of(call.dtype);
+}
+
+Choice choose_algorithm(const CallShape& call, const Wishes& wishes,
+                        const std::function<PlanTable&()>& table) {
+  if (asks(wishes.call)) return {std::string(wishes.call), Reason::kCall};
+  if (call.by_rank) {
+    const std::string_view spec = choose_with_counts(call.collective, call.peer_memory);
+    return {std::string(spec), Reason::kCounts};
+  }
+  if (asks(wishes.schedule)) return {std::string(wishes.schedule), Reason::kSchedule};
+  const auto base = std::string(wishes.setting.substr(0, wishes.setting.find(':')));
+  if (asks(wishes.setting) && find_algorithm(call.collective, base) &&
+      may_run_by(call, wishes.setting)) {
+    return {std::string(wishes.setting), Reason::kSetting};
+  }
+  const std::uint64_t bytes = planned_bytes(call);
+  PlanTable& known = table();
+  PlanTable::Kind kind = call.kind;
+  if (!may_run_by(call, known.find(call.collective, bytes, kind))) {
+    kind = PlanTable::Kind::kSchedule;
+  }
+  const Reason reason = known.tuned(call.collective, bytes, kind) ? Reason::kTable : Reason::kCost;
+  return {known.find(call.collective, bytes, kind), reason};
+}
+
+}  // namespace farandole

@@ -1,0 +1,61 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bootstrap/member.hpp"
+#include "bootstrap/session.hpp"
+#include "device/cpu/memory.hpp"
+#include "farandole/result.hpp"
+#include "model/message_cost.hpp"
+#include "transport/doorbell.hpp"
+#include "transport/transport.hpp"
+
+namespace farandole {
+
+/// What a rank has when its transports are made. All of it outlives them.
+struct TransportSite {
+  Rank self;
+  const Members& members;
+  Memory& memory;
+  Doorbell& doorbell;
+  Session& session;
+  std::span<const Rank> peers;        // those that this transport is to serve
+  bool peer_memory = true;            // false: peers reach none of this rank's memory; for tests
+  std::function<void(Rank)> suspect;  // told in progress() that a peer's connection broke
+};
+
+/// What a rank has that is a thread of a process in which all ranks are.
+struct ThreadRank {
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Doorbell> doorbell;
+  std::unique_ptr<Transport> transport;
+};
+
+/// One transport. Rows with `threads` are for tests, in which all ranks are threads of one process;
+/// the others are what FARANDOLE_TRANSPORT chooses from.
+struct TransportRow {
+  std::string_view name;     // in settings, statistics and tuning files
+  std::string_view summary;  // "shared memory inside a host"
+  bool within_host;          // it reaches ranks of one host only
+  /// Whether this rank can talk to that one, by their records.
+  bool (*reaches)(const Member& self, const Member& peer);
+  /// What peers need to know of this rank, for its record; by keys that begin with the name.
+  Result<std::map<std::string, std::string>> (*publish)(Memory& memory, const Doorbell& bell);
+  /// Errors    kInvalidArgument naming the setting, kUnsupported, kInternal.
+  Result<std::unique_ptr<Transport>> (*create)(const TransportSite& site);
+  MessageCost (*cost)(const Distance& distance);
+  /// All ranks at once, not connected yet. Only `cost` counts of such a row otherwise.
+  Result<std::vector<ThreadRank>> (*threads)(int rank_count, bool peer_memory) = nullptr;
+  /// The name that it goes by in tuning files.
+  std::string_view tuning_name = name;
+};
+
+}  // namespace farandole

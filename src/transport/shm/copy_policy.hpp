@@ -1,0 +1,135 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "farandole/result.hpp"
+#include "transport/shm/layout.hpp"
+#include "transport/shm/shared_copy.hpp"
+
+namespace farandole::shm {
+
+/// Sizes of the data caches of this host's cores. The defaults are those of the processor on which
+/// the thresholds below were measured.
+struct Caches {
+  std::size_t own_bytes = std::size_t{1} << 20;      // second level, of one core
+  std::size_t shared_bytes = std::size_t{32} << 20;  // last level, of several cores
+
+  /// What the system says, at most twice and at least half of the defaults: a virtual machine
+  /// may show a cache that it has only a part of. Reads a few small files, once.
+  static const Caches& of_this_host();
+};
+
+/// How the cores of two ranks lie to each other. Far cores share no cache.
+enum class CorePair { kNear, kFar };
+
+/// The ways that messages can take, each with one switch. What is switched off takes the next way
+/// that suits it; blocks of a pipe are always there. All ranks of a job switch alike.
+struct CopyPaths {
+  bool slots = true;         // short messages lie in the slot that announces them
+  bool long_slots = true;    // between two ranks messages up to kInSlotMax as well
+  bool in_place = true;      // a receiver reads registered memory where it lies
+  bool joined_pipes = true;  // sends of one source share a pipe
+  bool long_pipe = true;     // long messages have a pipe of their own
+  bool puts = true;          // a sender writes a target that it has read before
+  bool shares = true;        // both ends move the message that only one rank sends
+  bool kernel = true;        // the kernel copies between two ranks' ordinary memory
+  bool past_caches = true;   // copies to memory that is in no cache go past the caches
+  bool asks_ahead = true;    // copies to memory beyond the own cache ask for its lines ahead
+  bool timed = true;    // copies to lines that a peer has read are timed, and go the faster way
+  bool sent_on = true;  // a sum is sent on piece by piece while it is in the first-level cache
+  bool along = true;    // who also copies a source does so while it is staged
+
+  /// All but those that `without` names, separated by commas.
+  /// Errors    kInvalidArgument naming the word and what is allowed.
+  static Result<CopyPaths> all_but(std::string_view without);
+  /// Names of the switches, in the order above, separated by ", ".
+  static std::string names();
+};
+
+/// Which way a message to or from one peer takes, and how its bytes are copied: every threshold and
+/// switch of the transport. Sizes that both ends must agree on are in layout.hpp.
+/// Threads   a value; read from anywhere.
+class CopyPolicy {
+ public:
+  static constexpr std::size_t kNever = ~std::size_t{0};
+
+  CopyPolicy() = default;
+  /// For a peer on a host with so many ranks, whose cores lie as `pair` says. No threshold for far
+  /// cores has been measured yet: they have those of near ones.
+  static CopyPolicy of(const Caches& caches, std::size_t ranks_on_host, CorePair pair,
+                       const CopyPaths& paths = {});
+
+  const CopyPaths& paths() const { return paths_; }
+  CorePair pair() const { return pair_; }
+
+  // ---- which way
+
+  /// Up to here a slot holds the payload, also where the peer could read it in place.
+  std::size_t slot_always_max() const { return slot_always_max_; }
+  /// Up to here it does unless the peer reads it in place.
+  std::size_t slot_max() const { return slot_max_; }
+  /// From here on the kernel copies ordinary memory; kNever if it copies nothing.
+  std::size_t kernel_min(bool one_sends) const {
+    return one_sends ? kernel_one_sends_min_ : kernel_min_;
+  }
+  /// From here on both ends move a message that only one rank sends.
+  std::size_t share_min() const { return share_min_; }
+  /// From here on a message takes the long pipe.
+  std::size_t long_pipe_min(bool one_sends) const {
+    return one_sends ? long_pipe_one_sends_min_ : long_pipe_min_;
+  }
+  /// Whether the sender is to write a target that it has read before. A long message has left the
+  /// caches when it is written, unless it is being made meanwhile.
+  bool puts(std::size_t bytes, bool filling) const {
+    return paths_.puts && (bytes <= kPutBytesMax || filling);
+  }
+
+  // ---- how bytes are copied; `of_all`: bytes of one operation's buffers on all ranks of the host
+
+  using Copy = void (*)(void* target, const void* source, std::size_t bytes);
+  /// Whether the buffers stay in the caches.
+  bool cached(std::size_t of_all) const { return of_all < cached_max_; }
+  /// To a target that is in no cache.
+  Copy to_memory() const { return to_memory_; }
+  /// To a target that its owner has used last.
+  Copy to_own(std::size_t of_all) const {
+    return of_all >= ask_ahead_min_ ? &copy_asking_ahead : &copy_bytes;
+  }
+  /// To a target that the peer has read last. `times` belongs to the target.
+  void to_shared(SharedCopy& times, std::byte* target, const std::byte* source,
+                 std::size_t bytes) const {
+    if (paths_.timed) {
+      times.copy(target, source, bytes);
+    } else {
+      copy_bytes(target, source, bytes);
+    }
+  }
+  /// Whether a sum that its reader writes over what it was made of finds that in no cache any more.
+  bool puts_to_memory(std::size_t of_all) const { return of_all >= put_cached_max_; }
+  /// How much of so many bytes a receive hands on before what is sent behind it goes on.
+  std::size_t sent_on_bytes(std::size_t bytes, bool leads_sends, std::size_t of_all) const {
+    const bool in_pieces =
+        paths_.sent_on && leads_sends && cached(of_all) && bytes > 2 * kSentOnBytes;
+    return in_pieces ? kSentOnBytes : bytes;
+  }
+
+ private:
+  static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
+  static constexpr std::size_t kSentOnBytes = std::size_t{16} << 10;
+  static_assert(kSentOnBytes % Receive::kPieceAlignment == 0);
+
+  CopyPaths paths_;
+  CorePair pair_ = CorePair::kNear;
+  std::size_t slot_always_max_ = 0, slot_max_ = 0;
+  std::size_t kernel_min_ = kNever, kernel_one_sends_min_ = kNever;
+  std::size_t share_min_ = kNever;
+  std::size_t long_pipe_min_ = kNever, long_pipe_one_sends_min_ = kNever;
+  std::size_t cached_max_ = 0, put_cached_max_ = 0, ask_ahead_min_ = kNever;
+  Copy to_memory_ = &copy_bytes;
+};
+
+}  // namespace farandole::shm

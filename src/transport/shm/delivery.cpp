@@ -1,0 +1,69 @@
+// Copyright The Farandole Authors
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/shm/delivery.hpp"
+
+#include <algorithm>
+
+#include "transport/shm/outbox.hpp"
+
+namespace farandole::shm {
+
+void reply(Peer& peer, std::uint64_t entry, Reply answer) {
+  if (entry >= kEntryCount) {
+    peer.corrupt = true;
+  } else if (!peer.failed) {
+    publish(peer.in_entries[entry].reply, answer);
+    peer.ring();
+  }
+}
+
+void Delivery::deliver(const CopyPolicy& policy, Receive& receive, const std::byte* data,
+                       std::size_t bytes) {
+  const std::size_t of_all = buffers_of_all(receive);
+  const bool cached = policy.cached(of_all);
+  step_.spend(cached ? kCachedSteps * bytes : bytes);
+  step_.moved = true;  // also by an empty message
+  if (receive.consume != nullptr) {
+    consume(receive, data, bytes, policy.sent_on_bytes(bytes, receive.leads_sends, of_all));
+    return;
+  }
+  std::byte* target = receive.target + receive.moved.value();
+  if (!cached) {
+    policy.to_memory()(target, data, bytes);
+  } else if (receive.peer_has_read) {
+    policy.to_shared(shared_copy_, target, data, bytes);
+  } else {
+    policy.to_own(of_all)(target, data, bytes);
+  }
+  receive.moved += Bytes{bytes};
+}
+
+/// Hands on piece by piece, each followed by what is sent behind it.
+void Delivery::consume(Receive& receive, const std::byte* data, std::size_t bytes,
+                       std::size_t piece_bytes) {
+  for (std::size_t at = 0; at < bytes; at += piece_bytes) {
+    const Bytes piece{std::min(bytes - at, piece_bytes)};
+    receive.deliver(receive.moved, data + at, piece);
+    receive.moved += piece;
+    if (piece_bytes < bytes) outbox_.advance();
+  }
+}
+
+void Delivery::finish(Receive& receive) {
+  received_bytes_ += receive.bytes.value();
+  ++received_messages_;
+  receive.finish();
+}
+
+std::size_t Delivery::may_move(const Receive& receive) {
+  if (receive.behind == nullptr) return (receive.bytes - receive.moved).value();
+  // The one in front begins anew, behind this one, if its sender has given up.
+  const Bytes end = std::clamp(receive.behind->moved, receive.moved, receive.bytes);
+  return (end - receive.moved).value();
+}
+
+std::size_t Delivery::buffers_of_all(const Receive& receive) const {
+  return std::max(receive.buffer_bytes, receive.bytes).value() * ranks_on_host_;
+}
+
+}  // namespace farandole::shm
