@@ -53,7 +53,7 @@ class Copier final : public Delegate {
   std::string_view summary() const override { return "A thread copies."; }
   std::span<const Collective> collectives() const override { return kCollectives; }
   bool supports(const DelegateQuery& query) const override {
-    if (query.reduction == Reduction::kAverage) return false;
+    if (query.device != "cpu" || query.reduction == Reduction::kAverage) return false;
     return query.reduction != Reduction::kPremultipliedSum && query.dtype != DType::kBFloat16;
   }
   bool reaches(const DelegateMembers& members) const override {

@@ -1,7 +1,7 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 // Goal: a delegate runs collectives as any algorithm does: by name, or because its price is the
-// least; calls that it does not take run by schedules; deadlines, deaths, mismatches and its own
+// least; it starts once its input is there; calls that it does not take run by schedules; deadlines, deaths, mismatches and its own
 // failures end as they do for schedules, and what is called next is right.
 // Method: copier.hpp over ranks that are threads. It reduces in the order of ranks, on whole
 // numbers whose sums are exact.
@@ -122,6 +122,31 @@ TEST_P(DelegateRuns, OnlyWhatItTakes) {
   });
 }
 
+// The input comes late, and of another value than before.
+TEST_P(DelegateRuns, StartsOnceItsInputIsThere) {
+  const std::string name = Copier::add("copier");
+  Contexts contexts = make_ranks(2, GetParam());
+  run_ranks(contexts, [&](Context&, Communicator& world) {
+    for (int turn = 0; turn < 2; ++turn) {
+      std::vector<float> data(100, -1.0F);
+      std::atomic<std::uint32_t> in{0}, out{0};
+      auto request =
+          world.start(Collective::kAllreduce, data.data(), data.data(), Count{100}, DType::kFloat32,
+                      Reduction::kSum, Rank{0}, {.algorithm = name, .gate = {&in, 7, &out, 9}});
+      ASSERT_TRUE(request) << request.error().message;
+      for (int look = 0; look < 100; ++look) {
+        EXPECT_FALSE(*request->test());
+      }
+      EXPECT_EQ(out, 0u);
+      data.assign(100, 3.0F);
+      in.store(7, std::memory_order_release);
+      ASSERT_TRUE(request->wait());
+      EXPECT_EQ(out, 9u);
+      EXPECT_EQ(data, std::vector<float>(100, 6.0F));
+    }
+  });
+}
+
 TEST_P(DelegateRuns, MismatchesAreToldEverywhere) {
   const std::string name = Copier::add("copier");
   Contexts contexts = make_ranks(3, GetParam());
@@ -237,6 +262,24 @@ TEST(DelegatePriced, IsTakenWhereItIsTheFastest) {
       ASSERT_TRUE(sum(world, data, "", Reduction::kAverage));
       EXPECT_EQ(data[0], 3.0F);
       EXPECT_EQ(calls_by(context, "allreduce copier_free"), 1u);
+    });
+  }
+  Copier::cheap.clear();
+}
+
+// The fake device owns all memory, and the copier is for that of the CPU.
+TEST(DelegatePriced, IsNotTakenForMemoryOfADeviceThatItDoesNotKnow) {
+  Copier::cheap = Copier::add("copier_free");
+  {
+    Contexts contexts = make_ranks(2, "device");
+    run_ranks(contexts, [&](Context& context, Communicator& world) {
+      expect_sums_work(world, "");
+      EXPECT_EQ(calls_by(context, "allreduce copier_free"), 0u);
+      std::vector<float> data(1000, 3.0F);
+      const auto outcome = sum(world, data, "copier_free");
+      ASSERT_FALSE(outcome);
+      EXPECT_EQ(outcome.error().kind, ErrorKind::kInvalidArgument);
+      EXPECT_NE(outcome.error().message.find("memory of device 'fake'"), std::string::npos);
     });
   }
   Copier::cheap.clear();
