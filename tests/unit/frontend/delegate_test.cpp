@@ -1,8 +1,9 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
 // Goal: a delegate runs collectives as any algorithm does: by name, or because its price is the
-// least; it starts once its input is there; calls that it does not take run by schedules; deadlines, deaths, mismatches and its own
-// failures end as they do for schedules, and what is called next is right.
+// least; it starts once its input is there; calls that it does not take run by schedules;
+// deadlines, deaths, mismatches and its own failures end as they do for schedules, and what is
+// called next is right.
 // Method: copier.hpp over ranks that are threads. It reduces in the order of ranks, on whole
 // numbers whose sums are exact.
 #include <gtest/gtest.h>
