@@ -3,7 +3,6 @@
 #include "transport/sim/network.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 namespace farandole::sim {
