@@ -33,7 +33,7 @@ class Device {
   virtual bool works_at_once() const = 0;
   /// Begins `work`; its memory stays untouched by others until it is done. kDone if it is already.
   virtual Ticket start(const LocalWork& work) = 0;
-  /// Whether the work that start() gave this ticket is done; asked once more after yes by nobody.
+  /// Whether the work that start() gave this ticket for is done. Not asked again after a yes.
   virtual bool is_done(Ticket ticket) = 0;
 };
 

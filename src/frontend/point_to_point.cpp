@@ -100,7 +100,7 @@ Result<Request> Communicator::start(std::span<const Message> messages, const Cal
   if (auto met = connect(group, state.context->membership, start_timeout, once); !met)
     return met.error();
   spec.copies = *std::move(copies);
-  spec.terms = terms_of(state, options.name);
+  spec.terms = terms_of(state, options.name, options.gate);
   const std::lock_guard lock(state.messages_mutex);
   number(spec.messages, state);
   auto operation = std::make_shared<BatchOperation>(std::move(spec));

@@ -46,11 +46,12 @@ struct TransportRow {
   std::string_view summary;  // "shared memory inside a host"
   bool within_host;          // it reaches ranks of one host only
   /// Whether this rank can talk to that one, by their records.
-  bool (*reaches)(const Member& self, const Member& peer);
+  bool (*reaches)(const Member& self, const Member& peer) = nullptr;
   /// What peers need to know of this rank, for its record; by keys that begin with the name.
-  Result<std::map<std::string, std::string>> (*publish)(Memory& memory, const Doorbell& bell);
+  Result<std::map<std::string, std::string>> (*publish)(Memory& memory,
+                                                        const Doorbell& bell) = nullptr;
   /// Errors    kInvalidArgument naming the setting, kUnsupported, kInternal.
-  Result<std::unique_ptr<Transport>> (*create)(const TransportSite& site);
+  Result<std::unique_ptr<Transport>> (*create)(const TransportSite& site) = nullptr;
   MessageCost (*cost)(const Distance& distance);
   /// All ranks at once, not connected yet. Only `cost` counts of such a row otherwise.
   Result<std::vector<ThreadRank>> (*threads)(int rank_count, bool peer_memory) = nullptr;

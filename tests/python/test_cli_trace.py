@@ -116,7 +116,7 @@ def output_of(*arguments: str | Path) -> str:
 
 def written_by_cpp() -> str:
     """What the writer's unit test requires of the writer, in which ' stands for "."""
-    source = (ROOT / "tests/unit/coordinator/timeline_test.cpp").read_text()
+    source = (ROOT / "tests/unit/trace/timeline_test.cpp").read_text()
     found = re.search(r"std::string expected =\n(.*?);\n", source, re.S)
     assert found is not None
     text: str = ast.literal_eval(f"({found[1]})")

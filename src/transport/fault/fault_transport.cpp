@@ -28,8 +28,9 @@ FaultTransport::FaultTransport(std::unique_ptr<Transport> inner, Options options
 /// What the other transport can do only once peers and memory are added.
 void FaultTransport::renew_capabilities() {
   const Capabilities& inner = inner_->capabilities();
-  if (inner.peer_memory) capabilities_.peer_memory = true;
-  if (inner.all_memory) capabilities_.all_memory = true;
+  // Others read them meanwhile: what is known already is not written again.
+  if (inner.peer_memory && !capabilities_.peer_memory) capabilities_.peer_memory = true;
+  if (inner.all_memory && !capabilities_.all_memory) capabilities_.all_memory = true;
 }
 
 Result<void> FaultTransport::add_peer(const Member& peer, Deadline deadline) {

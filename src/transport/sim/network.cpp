@@ -3,7 +3,6 @@
 #include "transport/sim/network.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 namespace farandole::sim {
@@ -87,8 +86,8 @@ void Network::put(Parcel& parcel) {
     heap.push_back(&parcel);
     std::push_heap(heap.begin(), heap.end(), later);
   }
-  // A sleeper looks for parcels after it has said that it sleeps.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  // A sleeper says that it sleeps before it looks for parcels, under the lock: it has seen this
+  // one, or here it is seen to sleep.
   if (options_.wake && due != Clock::time_point::max()) options_.wake(to, due);
 }
 

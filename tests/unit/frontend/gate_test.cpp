@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -70,6 +71,38 @@ TEST_P(Gates, InputsAreReadOnceTheyAreThere) {
       }
     }
   });
+}
+
+// Goal: messages wait for their input as collectives do, also those to this rank itself.
+// Method: what is sent is written only once the batch has been started, over several transports.
+void send_late(const std::string& fabric) {
+  Contexts contexts = make_ranks(2, fabric);
+  run_ranks(contexts, [](Context&, Communicator& world) {
+    const Rank self = world.rank(), other{1 - self.value()};
+    std::vector<int> sent(1000, -1), got(1000, -2), copied(1000, -3);
+    Words words;
+    const std::array messages = {Message::send(sent.data(), Count{1000}, DType::kInt32, other),
+                                 Message::receive(got.data(), Count{1000}, DType::kInt32, other),
+                                 Message::send(sent.data(), Count{1000}, DType::kInt32, self),
+                                 Message::receive(copied.data(), Count{1000}, DType::kInt32, self)};
+    auto request = world.start(messages, {.gate = words.gate()});
+    ASSERT_TRUE(request) << request.error().message;
+    EXPECT_FALSE(*request->test());
+    EXPECT_FALSE(words.left());
+    sent.assign(1000, self.value());
+    words.open();
+    ASSERT_TRUE(request->wait());
+    EXPECT_TRUE(words.left());
+    EXPECT_EQ(got, std::vector<int>(1000, other.value()));
+    EXPECT_EQ(copied, std::vector<int>(1000, self.value()));
+  });
+}
+
+TEST(GatesOfMessages, AreWaitedFor) {
+  for (const char* fabric : {"inproc", "shm", "tcp", "device"}) {
+    SCOPED_TRACE(fabric);
+    send_late(fabric);
+  }
 }
 
 // Goal: a call whose input never comes leaves its gate when it fails, so that no stream waits for
