@@ -25,6 +25,11 @@ COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
 FORBIDDEN = re.compile(
     "|".join([r"/(work|root|tmp/venv|home/\w+)/", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b"])
 )
+NAMESPACE = re.compile(r"(?:inline )?namespace ?([\w:]*) ?\{")
+TYPE = re.compile(
+    r"(?:class|struct|union|enum(?: class)?) (?:FARANDOLE_\w+ |alignas\(.*?\) )?"
+    r"(\w+)\b(?!::|[^{]*;)"
+)
 # Time comes from base/clock.hpp, which a simulation replaces.
 CLOCK = re.compile(r"\b(?:steady|system|high_resolution)_clock\b|\bclock_gettime\b|\b__rdtscp?\b")
 CLOCK_READERS = {"src/base/clock.hpp", "src/base/ticks.hpp"}
@@ -138,6 +143,29 @@ def check_functions(tree: Tree) -> Iterator[str]:
             if count > FUNCTION_LINE_COUNT_MAX:
                 most = FUNCTION_LINE_COUNT_MAX
                 yield f"{path}:{line}: a function of {count} lines, at most {most} are allowed"
+
+
+def types(source: str) -> Iterator[tuple[int, str]]:
+    """Line numbers and qualified names of the types that other files can see."""
+    spaces: list[str] = []
+    for number, line in enumerate(source.split("\n"), 1):
+        if opened := NAMESPACE.match(line):
+            spaces.append(opened[1])
+        elif line.startswith("}  // namespace"):
+            del spaces[-1:]
+        elif (found := TYPE.match(line)) and "" not in spaces:
+            yield number, "::".join([*spaces, found[1]])
+
+
+def check_types(tree: Tree) -> Iterator[str]:
+    """No two types share a name: of two constructors the linker would take either for both."""
+    seen: dict[str, str] = {}
+    for path in tree.under("src", "include", "bindings", suffixes={".cpp", ".hpp", ".h", ".inc"}):
+        for number, name in types(tree.text(path)):
+            at = f"{path}:{number}"
+            if name in seen:
+                yield f"{at}: {name} is a type of {seen[name]} too"
+            seen[name] = at
 
 
 def check_words(tree: Tree) -> Iterator[str]:
@@ -305,6 +333,7 @@ CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_notices,
     check_lengths,
     check_functions,
+    check_types,
     check_words,
     check_clocks,
     check_layers,

@@ -64,7 +64,7 @@ class CoordinatorState {
   coordinator::Controller controller_;  // the thread's
   int quiet_cycles_ = 0;                // the thread's: since anybody had news
 
-  const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
+  const std::shared_ptr<CycleBell> bell_ = std::make_shared<CycleBell>();
   // Under the bell's mutex.
   std::vector<std::vector<SharedSubmission>> incoming_;     // groups
   std::unordered_map<std::string, SharedSubmission> open_;  // by name

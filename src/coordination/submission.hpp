@@ -20,7 +20,7 @@ namespace farandole {
 
 /// What callers and the cycle thread wake each other with. Outlives the coordinator as long as
 /// somebody holds a submission.
-struct Bell {
+struct CycleBell {
   std::mutex mutex;
   std::condition_variable rung;
   bool hurried = false;  // somebody waits: the next cycle need not
@@ -35,7 +35,7 @@ struct SubmissionState {
 
   TensorCall call;
   coordinator::SharedRequest request;  // none for a join
-  std::shared_ptr<Bell> bell;
+  std::shared_ptr<CycleBell> bell;
   const Origin origin;
   bool running = false;  // the executor has it; under the bell's mutex
   Clock::time_point submitted{}, drained{};

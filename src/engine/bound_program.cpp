@@ -109,7 +109,7 @@ std::optional<BoundAction> Binder::bind(const Action& action) const {
   return bound;
 }
 
-Place Binder::place(const Span& span) const {
+ByteSpan Binder::place(const Span& span) const {
   const Bytes element = size_of(binding_.dtype);
   const std::int64_t first = value(span.first);
   const std::int64_t count = value(span.count);

@@ -62,7 +62,7 @@ class Binder {
   bool bind_round(const Program::Instruction& instruction, std::vector<BoundAction>& actions,
                   BoundRound& round);
   std::optional<BoundAction> bind(const Action& action) const;
-  Place place(const Span& span) const;
+  ByteSpan place(const Span& span) const;
   std::int64_t value(const Expr& expr) const { return expr.evaluate(0, loops_); }
 
   const Binding& binding_;

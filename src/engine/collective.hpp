@@ -118,7 +118,7 @@ class CollectiveOperation final : public Operation {
   std::span<const Slot> round() const {
     return std::span(slots_).subspan(round_.first, round_.count);
   }
-  std::byte* at(const Place& place) const {
+  std::byte* at(const ByteSpan& place) const {
     return buffers_[static_cast<std::size_t>(place.buffer)] + place.offset;
   }
   void set_buffers(const void* in, void* out) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "algorithms/registered.hpp"
+#include "base/fingerprint.hpp"
 #include "engine/delegate.hpp"
 #include "frontend/signature.hpp"
 
@@ -27,9 +28,9 @@ DelegateMembers delegate_members(const CommunicatorState& state) {
 
 /// Of a delegate's name; its version is for the delegate itself to compare.
 std::uint16_t name_fingerprint(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char byte : name) hash = (hash ^ static_cast<std::uint8_t>(byte)) * 0x100000001b3;
-  return static_cast<std::uint16_t>(hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48);
+  Fingerprint text;
+  text.add(name);
+  return text.short_value();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "algorithms/registered.hpp"
 #include "algorithms/registry.hpp"
+#include "base/fingerprint.hpp"
 #include "bootstrap/roster.hpp"
 #include "frontend/choices.hpp"
 #include "frontend/delegates.hpp"
@@ -63,11 +64,9 @@ Choice choose(const Call& call, const CallShape& shape, CommunicatorState& state
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.
 std::uint16_t fingerprint(const Schedule& schedule) {
-  std::uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const char byte : to_text(schedule)) {
-    hash = (hash ^ static_cast<std::uint8_t>(byte)) * 0x100000001b3;
-  }
-  return static_cast<std::uint16_t>(hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48);
+  Fingerprint text;
+  text.add(to_text(schedule));
+  return text.short_value();
 }
 
 bool touches_out(const Program& program) {

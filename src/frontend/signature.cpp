@@ -6,6 +6,7 @@
 #include <string>
 
 #include "algorithms/registry.hpp"
+#include "base/fingerprint.hpp"
 
 namespace farandole {
 namespace {
@@ -22,12 +23,9 @@ static_assert(kCountMax <= kCountMask);
 constexpr unsigned kPurposes = 0x9e37;
 
 std::uint16_t fingerprint(std::span<const std::size_t> counts) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const std::size_t count : counts) {
-    hash = (hash ^ count) * 0x100000001b3;
-    hash ^= hash >> 32;
-  }
-  return static_cast<std::uint16_t>(hash ^ hash >> 16);
+  Fingerprint list;
+  for (const std::size_t count : counts) list.add(count);
+  return list.short_value();
 }
 
 std::string elements(const Signature& signature) {

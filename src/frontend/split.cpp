@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/fingerprint.hpp"
 #include "engine/batch.hpp"
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
@@ -78,12 +79,9 @@ std::shared_ptr<const Group> make_group(const Group& parent,
 
 /// Different lists get different colors.
 std::int64_t color_of(std::span<const Rank> ranks) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const Rank rank : ranks) {
-    hash = (hash ^ static_cast<std::uint64_t>(rank.value())) * 0x100000001b3;
-    hash ^= hash >> 32;
-  }
-  return static_cast<std::int64_t>(hash);
+  Fingerprint list;
+  for (const Rank rank : ranks) list.add(static_cast<std::uint64_t>(rank.value()));
+  return static_cast<std::int64_t>(list.value());
 }
 
 Result<void> check_list(const char* call, std::span<const Rank> ranks, int size) {

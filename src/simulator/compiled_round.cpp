@@ -232,8 +232,8 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
   const std::int32_t from = draft.rank[send], to = draft.rank[receive];
   const double bytes = draft.at(send).bytes;
   links_.clear();
-  MessageCost cost = message_cost(network_, network_rank(from), network_rank(to),
-                                  workload_.stage(draft.result.stage), links_);
+  MessagePrice cost = message_cost(network_, network_rank(from), network_rank(to),
+                                   workload_.stage(draft.result.stage), links_);
   if (counts_matter_) add_others(draft, send, receive, cost);
   Wave::Message message{.from = from,
                         .to = to,
@@ -281,7 +281,7 @@ void RoundCompiler::add_chains(Draft& draft) {
 }
 
 void RoundCompiler::add_others(const Draft& draft, std::uint32_t send, std::uint32_t receive,
-                               MessageCost& cost) const {
+                               MessagePrice& cost) const {
   const std::size_t own = draft.rank.size() - draft.begins.size();  // actions of this round
   const std::size_t ranks = draft.counts.size() - draft.begins.size();
   const auto counts = [&](std::uint32_t action) -> const MessageCounts& {
@@ -291,7 +291,7 @@ void RoundCompiler::add_others(const Draft& draft, std::uint32_t send, std::uint
 }
 
 void RoundCompiler::solve(Wave& wave) {
-  std::vector<Pattern::Pair> pairs;
+  std::vector<MessagePattern::Pair> pairs;
   pairs.reserve(wave.flows.size());
   for (const std::uint32_t index : wave.flows) {
     const Wave::Message& message = wave.messages[index];

@@ -40,7 +40,7 @@ struct Wave {
   };
   std::vector<Message> messages;
   std::vector<Local> locals;
-  std::shared_ptr<const Pattern> pattern;
+  std::shared_ptr<const MessagePattern> pattern;
   std::vector<std::uint32_t> flows;  // [flow of pattern]: its message
   bool is_simple = true;             // every slot is that of the rank's entry
   std::int64_t repeats = 0;          // how often it ran
@@ -103,7 +103,7 @@ class RoundCompiler {
   void add_message(Draft& draft, Wave& wave, std::uint32_t action);
   void add_chains(Draft& draft);
   void add_others(const Draft& draft, std::uint32_t send, std::uint32_t receive,
-                  MessageCost& cost) const;
+                  MessagePrice& cost) const;
   std::uint32_t done_slot(Draft& draft, std::uint32_t action);
   void solve(Wave& wave);
   std::vector<double> calls(const TimedRound& round) const;

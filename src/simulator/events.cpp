@@ -246,7 +246,7 @@ class Events {
     message.send = send;
     message.receive = receive;
     message.bytes = from.actions[send.action].bytes;
-    MessageCost cost = cost_of(from, to);
+    MessagePrice cost = cost_of(from, to);
     if (counts_matter_) {
       pay_for_others(network_.machine(), counts_of(from), counts_of(to), cost);
     }
@@ -267,7 +267,7 @@ class Events {
   }
 
   // What a message costs by itself; links_ are those that it shares.
-  MessageCost cost_of(const Walker& from, const Walker& to) {
+  MessagePrice cost_of(const Walker& from, const Walker& to) {
     links_.clear();
     return message_cost(network_, network_rank(from, from.rank), network_rank(to, to.rank),
                         state_[from.call].workload->stage(from.stage_begun), links_);

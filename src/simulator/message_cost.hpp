@@ -13,7 +13,7 @@
 namespace farandole {
 
 /// What a message costs whatever its size.
-struct MessageCost {
+struct MessagePrice {
   Hop hop = Hop::kHost;
   double head_seconds = 0;  // before its first byte
   double efficiency = 1;
@@ -22,7 +22,7 @@ struct MessageCost {
 
 /// Adds what a message pays for others of its round that go equally far.
 inline void pay_for_others(const Machine& machine, const MessageCounts& sender,
-                           const MessageCounts& receiver, MessageCost& cost) {
+                           const MessageCounts& receiver, MessagePrice& cost) {
   const auto h = static_cast<std::size_t>(cost.hop);
   cost.head_seconds += machine.hops[h].crowding * static_cast<double>(sender.around[h] - 1);
   const std::int32_t others = std::max(sender.sent[h], receiver.received[h]) - 1;
@@ -38,12 +38,12 @@ inline bool is_rate_of(const HopCost::RingRate& rate, const Stage& stage) {
 }
 
 /// What it costs by itself. Appends the links that it shares with others, if any decide its rate.
-inline MessageCost message_cost(const Network& network, std::int32_t from, std::int32_t to,
-                                const Stage& stage, std::vector<std::int32_t>& links) {
+inline MessagePrice message_cost(const Network& network, std::int32_t from, std::int32_t to,
+                                 const Stage& stage, std::vector<std::int32_t>& links) {
   const std::size_t before = links.size();
   const Network::Route route = network.route(from, to, links);
   const HopCost& hop = network.machine().hops[static_cast<std::size_t>(route.hop)];
-  MessageCost cost{route.hop, hop.alpha + route.latency, hop.efficiency};
+  MessagePrice cost{route.hop, hop.alpha + route.latency, hop.efficiency};
   if (links.size() == before) cost.fixed_rate = std::numeric_limits<double>::infinity();
   for (const HopCost::RingRate& rate : hop.ring_rates) {
     if (is_rate_of(rate, stage)) cost.fixed_rate = rate.bytes_per_second;

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "base/fingerprint.hpp"
 #include "simulator/disjoint_sets.hpp"
 
 namespace farandole {
@@ -11,15 +12,13 @@ namespace {
 
 constexpr std::size_t kKeptLinksMax = std::size_t{1} << 23;
 
-// Source: FNV-1a, on words instead of bytes.
-std::uint64_t hash_of(const std::vector<Pattern::Pair>& pairs) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const Pattern::Pair& pair : pairs) {
+std::uint64_t hash_of(const std::vector<MessagePattern::Pair>& pairs) {
+  Fingerprint list;
+  for (const MessagePattern::Pair& pair : pairs) {
     const auto from = static_cast<std::uint64_t>(static_cast<std::uint32_t>(pair.from));
-    hash = (hash ^ (from << 32 | static_cast<std::uint32_t>(pair.to))) * 0x100000001b3U;
-    hash ^= hash >> 29;
+    list.add(from << 32 | static_cast<std::uint32_t>(pair.to));
   }
-  return hash;
+  return list.value();
 }
 
 }  // namespace
@@ -29,14 +28,15 @@ PatternTable::PatternTable(const Network& network)
       max_min_(network.capacities()),
       flow_on_(network.capacities().size(), -1) {}
 
-std::shared_ptr<const Pattern> PatternTable::find(const std::vector<Pattern::Pair>& pairs) {
+std::shared_ptr<const MessagePattern> PatternTable::find(
+    const std::vector<MessagePattern::Pair>& pairs) {
   const std::uint64_t hash = hash_of(pairs);
   if (const auto known = by_hash_.find(hash); known != by_hash_.end()) {
     for (const auto& pattern : known->second) {
       if (pattern->pairs == pairs) return pattern;
     }
   }
-  std::shared_ptr<Pattern> solved = solve(pairs);
+  std::shared_ptr<MessagePattern> solved = solve(pairs);
   kept_links_ += solved->links.links.size();
   if (kept_links_ > kKeptLinksMax) {
     by_hash_.clear();
@@ -46,10 +46,11 @@ std::shared_ptr<const Pattern> PatternTable::find(const std::vector<Pattern::Pai
   return solved;
 }
 
-std::shared_ptr<Pattern> PatternTable::solve(const std::vector<Pattern::Pair>& pairs) {
-  auto pattern = std::make_shared<Pattern>();
+std::shared_ptr<MessagePattern> PatternTable::solve(
+    const std::vector<MessagePattern::Pair>& pairs) {
+  auto pattern = std::make_shared<MessagePattern>();
   pattern->pairs = pairs;
-  for (const Pattern::Pair& pair : pairs) {
+  for (const MessagePattern::Pair& pair : pairs) {
     network_.route(pair.from, pair.to, pattern->links.links);
     pattern->links.close_flow();
   }
@@ -58,7 +59,7 @@ std::shared_ptr<Pattern> PatternTable::solve(const std::vector<Pattern::Pair>& p
   return pattern;
 }
 
-void PatternTable::group(Pattern& pattern) {
+void PatternTable::group(MessagePattern& pattern) {
   const std::size_t count = pattern.pairs.size();
   DisjointSets sets(count);
   for (std::size_t flow = 0; flow < count; ++flow) {

@@ -13,7 +13,7 @@
 namespace farandole {
 
 /// A set of messages that share links, and what each gets of them.
-struct Pattern {
+struct MessagePattern {
   struct Pair {
     std::int32_t from, to;  // ranks of the network
     bool operator==(const Pair&) const = default;
@@ -32,17 +32,17 @@ struct Pattern {
 class PatternTable {
  public:
   explicit PatternTable(const Network& network);
-  std::shared_ptr<const Pattern> find(const std::vector<Pattern::Pair>& pairs);
+  std::shared_ptr<const MessagePattern> find(const std::vector<MessagePattern::Pair>& pairs);
 
  private:
-  std::shared_ptr<Pattern> solve(const std::vector<Pattern::Pair>& pairs);
-  void group(Pattern& pattern);
+  std::shared_ptr<MessagePattern> solve(const std::vector<MessagePattern::Pair>& pairs);
+  void group(MessagePattern& pattern);
 
   const Network& network_;
   MaxMin max_min_;
   std::vector<std::int32_t> flow_on_;  // [link]: one of the flows on it; -1 between calls
   std::size_t kept_links_ = 0;
-  std::unordered_map<std::uint64_t, std::vector<std::shared_ptr<const Pattern>>> by_hash_;
+  std::unordered_map<std::uint64_t, std::vector<std::shared_ptr<const MessagePattern>>> by_hash_;
 };
 
 }  // namespace farandole

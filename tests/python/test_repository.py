@@ -102,6 +102,30 @@ void last() {}
     assert list(tidy.functions(source)) == [(2, 6), (11, 3), (17, 1)]
 
 
+# Goal: the types that other files can see. Method: not those of unnamed namespaces or of functions,
+# declarations, parts of other types, members.
+def test_types_are_found() -> None:
+    source = """namespace a {
+class B;
+struct B::C {
+  struct D {};
+};
+class FARANDOLE_EXPORT B final {};
+namespace {
+struct Hidden {};
+}  // namespace
+namespace c::d {
+enum class E { kOne };
+void f() {
+  struct Inner {};
+}
+}  // namespace c::d
+struct alignas(64) F {
+}  // namespace a
+"""
+    assert [name for _, name in tidy.types(source)] == ["a::B", "a::c::d::E", "a::F"]
+
+
 # Goal: each check can fail, and says where. Method: one damaged file per case.
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
@@ -139,6 +163,11 @@ void last() {}
         ("src/upper/part/thing.cpp", CPP, "FARANDOLE_SPEED is read by nobody"),
         ("tests/unit/base/gone/x_test.cpp", CPP, "there is no src/base/gone"),
         ("tests/unit/upper/part/thing_test.cpp", ABSENT, "tests/unit/upper has no test"),
+        (
+            "src/base/b.hpp",
+            CPP + 2 * "struct B {\n};\n",
+            "b.hpp:5: B is a type of src/base/b.hpp:3",
+        ),
     ],
 )
 def test_damage_is_noticed(tmp_path: Path, name: str, text: str, expected: str) -> None:

@@ -13,7 +13,7 @@
 namespace farandole {
 
 /// Where a span lies: bytes of one of the operation's buffers.
-struct Place {
+struct ByteSpan {
   Buffer buffer = Buffer::kIn;
   std::size_t offset = 0;  // bytes
   Bytes bytes;
@@ -34,7 +34,7 @@ struct BoundAction {
 
   const Action* action = nullptr;
   std::uint32_t step = 0;  // counts the rounds of the schedule, before any were joined
-  Place source, target, operand;
+  ByteSpan source, target, operand;
   std::int32_t peer = -1;  // rank in the group; of a transfer
   Bytes bytes;             // of a transfer
   Bytes follow_bytes;      // see Capabilities; of the transfer's transport

@@ -65,20 +65,20 @@ class RoundCheck {
   }
 
   /// Said again, so that no mistake of the passes is one of the proof as well.
-  bool share(const Place& a, const Place& b) const {
+  bool share(const ByteSpan& a, const ByteSpan& b) const {
     if (a.buffer != b.buffer) {
       const bool scratch = a.buffer == Buffer::kScratch || b.buffer == Buffer::kScratch;
       if (scratch || !terms_.in_offset) return false;
     }
-    const auto end = [&](const Place& one) {
+    const auto end = [&](const ByteSpan& one) {
       return begin(one) + static_cast<std::int64_t>(one.bytes.value());
     };
     return std::max(begin(a), begin(b)) < std::min(end(a), end(b));
   }
-  bool coincide(const Place& a, const Place& b) const {
+  bool coincide(const ByteSpan& a, const ByteSpan& b) const {
     return share(a, b) && begin(a) == begin(b) && a.bytes == b.bytes;
   }
-  std::int64_t begin(const Place& one) const {
+  std::int64_t begin(const ByteSpan& one) const {
     const auto offset = static_cast<std::int64_t>(one.offset);
     return one.buffer == Buffer::kIn && terms_.in_offset ? offset + *terms_.in_offset : offset;
   }
@@ -89,7 +89,7 @@ class RoundCheck {
   bool conflict(std::uint32_t earlier, std::uint32_t later) const {
     const BoundAction &a = actions_[earlier], &b = actions_[later];
     const bool pieces = follows(later, earlier);
-    const auto meet = [&](const Place& written, const Place& used) {
+    const auto meet = [&](const ByteSpan& written, const ByteSpan& used) {
       return share(written, used) && !(pieces && coincide(written, used));
     };
     const bool a_writes = !a.sends() && !is_idle(a);

@@ -23,22 +23,22 @@ Actions actions_of(Actions actions, const BoundRound& round) {
   return actions.subspan(round.first, round.count);
 }
 
-bool same_memory(const BoundTerms& terms, const Place& a, const Place& b) {
+bool same_memory(const BoundTerms& terms, const ByteSpan& a, const ByteSpan& b) {
   return a.buffer == b.buffer ||
          (terms.in_offset && a.buffer != Buffer::kScratch && b.buffer != Buffer::kScratch);
 }
 
 /// Where it begins in the memory that it shares with others, in bytes.
-std::int64_t begin(const BoundTerms& terms, const Place& place) {
+std::int64_t begin(const BoundTerms& terms, const ByteSpan& place) {
   const auto offset = static_cast<std::int64_t>(place.offset);
   return place.buffer == Buffer::kIn ? offset + terms.in_offset.value_or(0) : offset;
 }
 
-std::int64_t end(const BoundTerms& terms, const Place& place) {
+std::int64_t end(const BoundTerms& terms, const ByteSpan& place) {
   return begin(terms, place) + static_cast<std::int64_t>(place.bytes.value());
 }
 
-bool is_small(const Place& place) {
+bool is_small(const ByteSpan& place) {
   return place.bytes <= kUrgentMax;
 }
 
@@ -162,12 +162,12 @@ void put_in_order(Actions actions, BoundRound& round) {
 
 }  // namespace
 
-bool overlap(const BoundTerms& terms, const Place& a, const Place& b) {
+bool overlap(const BoundTerms& terms, const ByteSpan& a, const ByteSpan& b) {
   return same_memory(terms, a, b) &&
          std::max(begin(terms, a), begin(terms, b)) < std::min(end(terms, a), end(terms, b));
 }
 
-bool is_same(const BoundTerms& terms, const Place& a, const Place& b) {
+bool is_same(const BoundTerms& terms, const ByteSpan& a, const ByteSpan& b) {
   return same_memory(terms, a, b) && begin(terms, a) == begin(terms, b) && a.bytes == b.bytes;
 }
 

@@ -15,9 +15,9 @@
 namespace farandole {
 
 /// Whether the two places share memory.
-bool overlap(const BoundTerms& terms, const Place& a, const Place& b);
+bool overlap(const BoundTerms& terms, const ByteSpan& a, const ByteSpan& b);
 /// Whether they are the same bytes.
-bool is_same(const BoundTerms& terms, const Place& a, const Place& b);
+bool is_same(const BoundTerms& terms, const ByteSpan& a, const ByteSpan& b);
 /// Whether a local action copies a place onto itself.
 bool is_idle(const BoundTerms& terms, const BoundAction& action);
 /// A copy into an `out` that leaves the caches before it is used.

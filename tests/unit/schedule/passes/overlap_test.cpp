@@ -13,16 +13,16 @@ namespace {
 constexpr std::uint32_t kNone = BoundAction::kNone;
 constexpr std::size_t kLong = 100'000;  // bytes: longer than what a message takes along
 
-Place at(Buffer buffer, std::size_t offset, std::size_t bytes = kLong) {
+ByteSpan at(Buffer buffer, std::size_t offset, std::size_t bytes = kLong) {
   return {buffer, offset, Bytes{bytes}};
 }
-Place in(std::size_t offset, std::size_t bytes = kLong) {
+ByteSpan in(std::size_t offset, std::size_t bytes = kLong) {
   return at(Buffer::kIn, offset, bytes);
 }
-Place out(std::size_t offset, std::size_t bytes = kLong) {
+ByteSpan out(std::size_t offset, std::size_t bytes = kLong) {
   return at(Buffer::kOut, offset, bytes);
 }
-Place scratch(std::size_t offset, std::size_t bytes = kLong) {
+ByteSpan scratch(std::size_t offset, std::size_t bytes = kLong) {
   return at(Buffer::kScratch, offset, bytes);
 }
 
@@ -35,26 +35,26 @@ class Rounds {
     rounds_.push_back({.first = static_cast<std::uint32_t>(actions_.size())});
     return *this;
   }
-  Rounds& send(std::int32_t peer, Place source) {
+  Rounds& send(std::int32_t peer, ByteSpan source) {
     BoundAction& added = add(Action::Kind::kSend, source.bytes);
     added.source = source;
     added.peer = peer;
     return *this;
   }
-  Rounds& receive(std::int32_t peer, Place target) {
+  Rounds& receive(std::int32_t peer, ByteSpan target) {
     BoundAction& added = add(Action::Kind::kReceive, target.bytes);
     added.target = target;
     added.peer = peer;
     return *this;
   }
   /// target = operand + what comes.
-  Rounds& reduce(std::int32_t peer, Place target, Place operand) {
+  Rounds& reduce(std::int32_t peer, ByteSpan target, ByteSpan operand) {
     receive(peer, target);
     actions_.back().operand = operand;
     described_.back().target = described_.back().operand = Span{Buffer::kOut, 0, 1, 0};
     return *this;
   }
-  Rounds& copy(Place source, Place target) {
+  Rounds& copy(ByteSpan source, ByteSpan target) {
     BoundAction& added = add(Action::Kind::kLocal, source.bytes);
     added.source = source;
     added.target = target;
@@ -181,7 +181,7 @@ TEST(Release, ReceivesIntoOnePlaceTakeTurns) {
 // Goal: what a round receives into a place that the round before sends from comes no sooner than
 // the peer has read it; only a peer that answers to that very message has.
 TEST(Join, AReceiveOverASendComesFromTheSamePeer) {
-  const auto ring = [](std::int32_t answering, Place answer) {
+  const auto ring = [](std::int32_t answering, ByteSpan answer) {
     Rounds rounds(allreduce());
     rounds.round().send(1, out(0)).reduce(2, out(kLong), in(kLong));
     rounds.round().send(1, out(kLong)).receive(answering, answer);
@@ -202,7 +202,7 @@ TEST(Join, AReceiveOverASendComesFromTheSamePeer) {
 }
 
 TEST(Join, NothingIsReceivedOverWhatIsReceivedOrReduced) {
-  for (const Place over : {out(kLong), in(kLong)}) {
+  for (const ByteSpan over : {out(kLong), in(kLong)}) {
     Rounds rounds(allreduce(true));
     rounds.round().send(1, out(0)).reduce(2, out(kLong), in(kLong));
     rounds.round().send(1, out(kLong)).receive(2, over);
@@ -231,14 +231,14 @@ TEST(Join, OnlyWhatTheLastReceiveFillsIsSentOn) {
 
 // Goal: a copy from `in` to `out` is made beside a round that neither makes nor uses what it does.
 TEST(Join, CopiesAreMadeBesideWhatLeavesThemAlone) {
-  const auto copies = [](Place target, Place source, Place copied) {
+  const auto copies = [](ByteSpan target, ByteSpan source, ByteSpan copied) {
     Rounds rounds(allgather());
     rounds.round().send(1, in(0)).receive(1, out(kLong));
     rounds.actions()[1].operand = source;
     rounds.round().copy(copied, target);
     return rounds;
   };
-  const Place elsewhere = scratch(0);
+  const ByteSpan elsewhere = scratch(0);
   EXPECT_TRUE(copies(out(0), elsewhere, in(0)).joins());
   EXPECT_FALSE(copies(out(kLong), elsewhere, in(0)).joins());      // what is received
   EXPECT_FALSE(copies(out(kLong / 2), elsewhere, in(0)).joins());  // a part of it
@@ -270,7 +270,7 @@ TEST(Join, ACopyThatNoSendCarriesPaysOnlyIfItIsShortOrLeavesTheCaches) {
 
 // Goal: a copy rides a send of the very bytes that it copies, long enough to tell how far it is.
 TEST(Finish, ACopyRidesASendOfItsSource) {
-  const auto carried = [](Place sent, Place copied, std::size_t sends = 1) {
+  const auto carried = [](ByteSpan sent, ByteSpan copied, std::size_t sends = 1) {
     Rounds rounds(allgather());
     rounds.round();
     for (std::size_t i = 0; i < sends; ++i) rounds.send(static_cast<std::int32_t>(i + 1), sent);
