@@ -159,9 +159,9 @@ def asan() -> None:
 
 
 def tsan() -> None:
-    """The threaded layers under ThreadSanitizer; the matrix of dtypes on up to 3 ranks only, and no
-    random inputs to one thread, since they add minutes and no new interleaving of threads; nor long
-    buffers that the kernel copies, which it does not see."""
+    """The threaded layers under ThreadSanitizer. Left out is what adds minutes and no interleaving
+    of threads: the matrix of dtypes on many ranks, sweeps of one thread, random inputs to one, the
+    simulated network; and long buffers that the kernel copies, which it does not see."""
     preset("tsan")
 
 

@@ -59,7 +59,8 @@ Choice choose(const Call& call, const CallShape& shape, CommunicatorState& state
   if (!state.unfit.contains(shape.collective)) {
     wishes.setting = state.context->environment.algorithm;
   }
-  return choose_algorithm(shape, wishes, [&]() -> PlanTable& { return choices_of(state); });
+  if (auto wished = choose_by_wishes(shape, wishes)) return *std::move(wished);
+  return choose_by_table(shape, choices_of(state));
 }
 
 /// Ranks whose schedules differ in anything, options included, must not mix their messages.

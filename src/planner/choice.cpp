@@ -51,27 +51,29 @@ Bytes larger_side(const CallShape& call) {
   return Count{call.count.value() * chunks} * size_of(call.dtype);
 }
 
-Choice choose_algorithm(const CallShape& call, const Wishes& wishes,
-                        const std::function<PlanTable&()>& table) {
-  if (asks(wishes.call)) return {std::string(wishes.call), Reason::kCall};
+std::optional<Choice> choose_by_wishes(const CallShape& call, const Wishes& wishes) {
+  if (asks(wishes.call)) return Choice{std::string(wishes.call), Reason::kCall};
   if (call.by_rank) {
     const std::string_view spec = choose_with_counts(call.collective, call.peer_memory);
-    return {std::string(spec), Reason::kCounts};
+    return Choice{std::string(spec), Reason::kCounts};
   }
-  if (asks(wishes.schedule)) return {std::string(wishes.schedule), Reason::kSchedule};
+  if (asks(wishes.schedule)) return Choice{std::string(wishes.schedule), Reason::kSchedule};
   const auto base = std::string(wishes.setting.substr(0, wishes.setting.find(':')));
   if (asks(wishes.setting) && find_algorithm(call.collective, base) &&
       may_run_by(call, wishes.setting)) {
-    return {std::string(wishes.setting), Reason::kSetting};
+    return Choice{std::string(wishes.setting), Reason::kSetting};
   }
+  return std::nullopt;
+}
+
+Choice choose_by_table(const CallShape& call, PlanTable& table) {
   const std::uint64_t bytes = planned_bytes(call);
-  PlanTable& known = table();
   PlanTable::Kind kind = call.kind;
-  if (!may_run_by(call, known.find(call.collective, bytes, kind))) {
+  if (!may_run_by(call, table.find(call.collective, bytes, kind))) {
     kind = PlanTable::Kind::kSchedule;
   }
-  const Reason reason = known.tuned(call.collective, bytes, kind) ? Reason::kTable : Reason::kCost;
-  return {known.find(call.collective, bytes, kind), reason};
+  const Reason reason = table.tuned(call.collective, bytes, kind) ? Reason::kTable : Reason::kCost;
+  return {table.find(call.collective, bytes, kind), reason};
 }
 
 }  // namespace farandole

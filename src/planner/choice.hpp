@@ -3,7 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -52,14 +52,13 @@ struct Choice {
 /// types on its device. A delegate takes no chunks of different lengths and no fixed order.
 bool may_run_by(const CallShape& call, std::string_view spec);
 
-/// The algorithm of a call: the first of the reasons above, in their order, that names one. A
-/// setting counts for those collectives that have an algorithm of that name, and where
-/// may_run_by() allows it; so does what the table says. What the call itself names is not looked
-/// at. `table` is asked for only if it decides.
-///
-/// Threads   any, as far as `table` allows.
-Choice choose_algorithm(const CallShape& call, const Wishes& wishes,
-                        const std::function<PlanTable&()>& table);
+/// The algorithm of a call is the first of the reasons above, in their order, that names one. This
+/// looks at those that need no table; none if the table decides. A setting counts for those
+/// collectives that have an algorithm of that name, and where may_run_by() allows it. What the call
+/// itself names is not looked at.
+std::optional<Choice> choose_by_wishes(const CallShape& call, const Wishes& wishes);
+/// What the table says, and where that may not run the call, what it says of schedules.
+Choice choose_by_table(const CallShape& call, PlanTable& table);
 
 /// Bytes of the larger side of a rank, as PlanTable::find() counts.
 Bytes larger_side(const CallShape& call);

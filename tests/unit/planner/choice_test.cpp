@@ -34,12 +34,8 @@ struct Asked {
 };
 
 Asked ask(const CallShape& call, const Wishes& wishes, PlanTable table = table_of()) {
-  Asked asked;
-  asked.choice = choose_algorithm(call, wishes, [&]() -> PlanTable& {
-    asked.table = true;
-    return table;
-  });
-  return asked;
+  if (auto wished = choose_by_wishes(call, wishes)) return {*std::move(wished), false};
+  return {choose_by_table(call, table), true};
 }
 
 void expect(const Asked& asked, const std::string& spec, Reason reason) {

@@ -92,7 +92,8 @@ TEST(PlannedDelegate, TableHasASecondChoiceForCallsThatItDoesNotTake) {
 TEST(PlannedDelegate, IsChosenForCallsThatItTakes) {
   PlanTable table = table_of_both();
   const auto chosen = [&](const CallShape& call, const Wishes& wishes) {
-    return choose_algorithm(call, wishes, [&]() -> PlanTable& { return table; });
+    const auto wished = choose_by_wishes(call, wishes);
+    return wished ? *wished : choose_by_table(call, table);
   };
   const CallShape sum{.count = Count{1000}, .rank_count = 4};
   CallShape average = sum, fixed = sum, elsewhere = sum, changed = sum, counts = sum;
