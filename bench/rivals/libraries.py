@@ -103,14 +103,15 @@ def install_from_debian(*packages: str) -> None:
     run("apt-get", "install", "-q", "-y", "--no-install-recommends", *packages)
 
 
-def build() -> Path:
+def build(source: Path = ROOT, home: Path = HOME) -> Path:
     """Farandole, installed, and the programs that need nothing else; where those are."""
     release = ("-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release")
-    library, prefix, programs = HOME / "library", HOME / "farandole", HOME / "programs"
-    run("cmake", "-S", ROOT, "-B", library, *release)
+    library, prefix, programs = home / "library", home / "farandole", home / "programs"
+    run("cmake", "-S", source, "-B", library, *release)
     run("cmake", "--build", library)
     run("cmake", "--install", library, "--prefix", prefix)
-    run("cmake", "-S", HERE, "-B", programs, *release, f"-DCMAKE_PREFIX_PATH={prefix}")
+    prefixed = f"-DCMAKE_PREFIX_PATH={prefix}"
+    run("cmake", "-S", source / "bench" / "rivals", "-B", programs, *release, prefixed)
     run("cmake", "--build", programs)
     return programs
 
@@ -133,8 +134,23 @@ def farandole_run(ranks: int, bound: bool) -> list[str]:
 
 
 def ours(programs: Path) -> list[Library]:
+    return both("ours", run("git", "-C", ROOT, "describe", "--always", "--dirty").strip(), programs)
+
+
+def before(commit: str) -> list[Library]:
+    """Farandole as it was, with its own programs, started by the one that is installed now."""
+    home = HOME / commit
+    source = home / "source"
+    if not source.exists():
+        source.mkdir(parents=True)
+        archive = home / "source.tar"
+        run("git", "-C", ROOT, "archive", "-o", archive, commit)
+        run("tar", "-xf", archive, "-C", source)
+    return both(commit, commit, build(source, home))
+
+
+def both(name: str, commit: str, programs: Path) -> list[Library]:
     """With ordinary buffers, and with buffers that peers read in place."""
-    commit = run("git", "-C", ROOT, "describe", "--always", "--dirty").strip()
 
     def start(buffers: str) -> Start:
         def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]]:
@@ -145,8 +161,8 @@ def ours(programs: Path) -> list[Library]:
 
     program = [str(programs / "ours")]
     return [
-        Library("ours", commit, program, start("ordinary")),
-        Library("ours, library buffers", "", program, start("library")),
+        Library(name, commit, program, start("ordinary")),
+        Library(f"{name}, library buffers", "", program, start("library")),
     ]
 
 

@@ -4,7 +4,7 @@
 
     python bench/rivals/run.py [--ranks 2,4] [--transports shm,tcp] [--collectives allreduce]
                                [--bytes 4,16M] [--rounds 3] [--only ours,gloo] [--bound]
-                               [--json FILE.json] [--plot FILE.svg]
+                               [--before COMMIT] [--keep-far] [--json FILE.json] [--plot FILE.svg]
 
 Runs with a Python that has farandole, torch if Gloo is to be compared, and matplotlib for --plot.
 Needs a C++ compiler, CMake, Ninja, and pip with an index that has the libraries; Debian's Open MPI
@@ -14,8 +14,10 @@ In a round every program runs once, one after the other on the same cores, so th
 the machine disturbs all; the JSON has each round's median burst, the table medians over the rounds
 and ratios of medians. A virtual machine's cores may be far from each other for some seconds, in
 which all exchange takes two or three times as long: a run before or after which a line of cache
-took twice as long as it does while they are near is repeated, up to three times. No run has more
-than four sizes, so that it is short beside such times. `reference` is
+took twice as long as it does while they are near is repeated, up to three times, but not with
+--keep-far. No run has more than four sizes, so that it is short beside such times. With --before an
+earlier version of Farandole takes part, and at the end stands how many times as fast this one is.
+`reference` is
 shared_memory.cpp over shm: collectives over buffers that all ranks map, which no library can beat
 by much. `limit` is what limits.py says by the best of the probes that are taken after each case.
 What a program has not done in ten minutes is missing.
@@ -38,7 +40,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from libraries import HOME, LIBRARIES, ROOT, Library, build, run
+from libraries import HOME, LIBRARIES, ROOT, Library, before, build, run
 from limits import better, cache_bytes, limit_us
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -56,7 +58,7 @@ FAR = 2.0
 FIRST_LOOKS = 20
 FIRST_LOOKS_APART_SECONDS = 0.5
 FAR_SECONDS_MAX = 20.0  # to wait for it to pass
-FLAGS = ("json", "plot", "bound")  # not among the options that are repeated as they are
+FLAGS = ("json", "plot", "bound", "keep_far")  # not among the options that are repeated as they are
 
 
 def machine() -> dict[str, Any]:
@@ -76,8 +78,9 @@ def machine() -> dict[str, Any]:
 class Cores:
     """How far from each other the cores are, by the time of a line from one to the other."""
 
-    def __init__(self, limits: Path) -> None:
+    def __init__(self, limits: Path, keep_far: bool) -> None:
         self._limits = limits
+        self.keep_far = keep_far
         self.repeated = 0  # runs beside which they were far
         self._seen_us: list[float] = []
         for _ in range(FIRST_LOOKS):
@@ -92,6 +95,12 @@ class Cores:
         usual_us = sorted(self._seen_us)[len(self._seen_us) // 4]
         return self._seen_us[-1] <= FAR * usual_us
 
+    def far_looks(self) -> str:
+        """Of all so far; one is taken before each run."""
+        usual_us = sorted(self._seen_us)[len(self._seen_us) // 4]
+        far = sum(us > FAR * usual_us for us in self._seen_us)
+        return f"{far} of {len(self._seen_us)}"
+
     def wait_until_near(self) -> None:
         deadline = time.monotonic() + FAR_SECONDS_MAX
         while not self.are_near() and time.monotonic() < deadline:
@@ -100,6 +109,9 @@ class Cores:
 
 def undisturbed(measure: Callable[[], dict[int, float]], cores: Cores) -> dict[int, float]:
     """What `measure` gives while the cores are near, or at last whatever it gives."""
+    if cores.keep_far:
+        cores.are_near()
+        return measure()
     for _ in range(REPEATS_MAX):
         cores.wait_until_near()
         found = measure()
@@ -190,6 +202,24 @@ def show(row: performance.Row) -> None:
     print("; ".join(parts), flush=True)
 
 
+def show_progress(rows: list[performance.Row], commit: str) -> None:
+    """Of both memories: the geometric mean of all cases, and those in which a tenth is lost."""
+    for memory in ("", ", library buffers"):
+        ratios = {}
+        for row in rows:
+            us = performance.medians(row)
+            if {f"ours{memory}", commit + memory} <= us.keys():
+                case = f"{row['collective']} p={row['ranks']} {row['transport']} {row['bytes']:,} B"
+                ratios[case] = us[commit + memory] / us[f"ours{memory}"]
+        if not ratios:
+            continue
+        mean = statistics.geometric_mean(ratios.values())
+        print(f"\n{len(ratios)} cases{memory}: {mean:.3f} times as fast as {commit}")
+        for case, ratio in sorted(ratios.items(), key=lambda item: item[1]):
+            if ratio < 0.9:
+                print(f"  {ratio:.2f} {case}")
+
+
 def write(path: Path, results: dict[str, Any]) -> None:
     """As JSON, one row a line."""
     rows = ",\n".join(f"  {json.dumps(row)}" for row in results["rows"])
@@ -212,11 +242,18 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(LIBRARIES))
     parser.add_argument("--bound", action="store_true", help="each rank to a core of its own")
+    parser.add_argument("--before", metavar="COMMIT", help="compare with Farandole of this commit")
+    parser.add_argument("--keep-far", action="store_true", help="repeat no run on far cores")
     parser.add_argument("--json", type=Path, help="what was measured, written after each case")
     parser.add_argument("--plot", type=Path, help="an SVG file")
     arguments = parser.parse_args()
-    options = [f"--{name}={value}" for name, value in vars(arguments).items() if name not in FLAGS]
+    options = [
+        f"--{name}={value}"
+        for name, value in vars(arguments).items()
+        if name not in FLAGS and value is not None
+    ]
     options += ["--bound"] if arguments.bound else []
+    options += ["--keep-far"] if arguments.keep_far else []
     names = arguments.only.split(",")
     if unknown := [name for name in names if name not in LIBRARIES]:
         parser.error(f"no library {unknown[0]!r}; there are {', '.join(LIBRARIES)}")
@@ -228,7 +265,9 @@ def main() -> None:
     HOME.mkdir(parents=True, exist_ok=True)
     programs = build()
     libraries = [library for name in names for library in LIBRARIES[name](programs)]
-    cores = Cores(programs / "limits")
+    if arguments.before is not None:
+        libraries += before(arguments.before)
+    cores = Cores(programs / "limits", arguments.keep_far)
 
     def probe() -> dict[str, Any]:
         return json.loads(run(programs / "limits")) | {"cache_bytes": cache_bytes()}
@@ -240,6 +279,7 @@ def main() -> None:
         "ranks_are": "bound" if arguments.bound else "unbound",
         "probe": probe(),
         "repeated_runs": 0,
+        "far_looks": "",
         "rows": [],
     }
     print(f"ranks are {results['ranks_are']}", flush=True)
@@ -253,11 +293,15 @@ def main() -> None:
                 results["rows"] += rows
                 results["probe"] = better(results["probe"], probe())
                 results["repeated_runs"] = cores.repeated
+                results["far_looks"] = cores.far_looks()
                 set_limits(results)
                 for row in rows:
                     show(row)
                 if arguments.json is not None:
                     write(arguments.json, results)
+    print(f"cores were far in {cores.far_looks()} looks")
+    if arguments.before is not None:
+        show_progress(results["rows"], arguments.before)
     if arguments.plot is not None:
         performance.draw(results["rows"], arguments.plot)
 
