@@ -124,7 +124,7 @@ nb::dict statistics(const Context& self) {
   result["operations"] = from.operations;
   result["active_seconds"] = from.active_seconds;
   result["wait_seconds"] = from.wait_seconds;
-  result["strangers"] = from.strangers;
+  result["rejected_connections"] = from.rejected_connections;
   result["transports"] = transports;
   result["plans"] = plans;
   return result;

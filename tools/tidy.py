@@ -25,6 +25,11 @@ COMMENTED_NAMES = {"CMakeLists.txt", "Makefile", "run"}
 FORBIDDEN = re.compile(
     "|".join([r"/(work|root|tmp/venv|home/\w+)/", r"\bTO" + r"DO\b", r"\bFIX" + r"ME\b"])
 )
+# CONTRIBUTING.md says which words stand for these things instead.
+LEXICON = re.compile(
+    r"(?:(?<![A-Za-z])(?:card|news|farewell|stranger|door|wish)"
+    r"|(?:Card|News|Farewell|Stranger|Door|Wish))(?:e?s)?(?![a-z])"
+)
 NAMESPACE = re.compile(r"(?:inline )?namespace ?([\w:]*) ?\{")
 TYPE = re.compile(
     r"(?:class|struct|union|enum(?: class)?) (?:FARANDOLE_\w+ |alignas\(.*?\) )?"
@@ -175,6 +180,14 @@ def check_words(tree: Tree) -> Iterator[str]:
         for number, line in enumerate(tree.text(path).split("\n"), 1):
             if found := FORBIDDEN.search(line):
                 yield f"{path}:{number}: {found[0]!r} has no place here"
+
+
+def check_lexicon(tree: Tree) -> Iterator[str]:
+    """src/ calls each thing by its one name, also within longer names."""
+    for path in tree.under("src", suffixes={".cpp", ".hpp", ".inc"}):
+        for number, line in enumerate(tree.text(path).split("\n"), 1):
+            if found := LEXICON.search(line):
+                yield f"{path}:{number}: CONTRIBUTING.md has another word for {found[0]!r}"
 
 
 def check_clocks(tree: Tree) -> Iterator[str]:
@@ -335,6 +348,7 @@ CHECKS: list[Callable[[Tree], Iterator[str]]] = [
     check_functions,
     check_types,
     check_words,
+    check_lexicon,
     check_clocks,
     check_layers,
     check_includes,

@@ -78,7 +78,7 @@ def machine() -> dict[str, Any]:
 class Cores:
     """How far from each other the cores are, by the time of a line from one to the other."""
 
-    def __init__(self, limits: Path, keep_far: bool) -> None:
+    def __init__(self, limits: Path, keep_far: bool = False) -> None:
         self._limits = limits
         self.keep_far = keep_far
         self.repeated = 0  # runs beside which they were far

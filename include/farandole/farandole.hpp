@@ -267,7 +267,7 @@ struct Statistics {
   // that end within about a microsecond count nothing.
   double active_seconds = 0;
   double wait_seconds = 0;
-  std::uint64_t strangers = 0;                // connections refused
+  std::uint64_t rejected_connections = 0;     // of other programs, or without the job's secret
   std::map<std::string, Traffic> transports;  // by name
   std::map<std::string, Calls> plans;         // by collective, algorithm and transport
 };

@@ -279,7 +279,7 @@ class Context:
         wait_seconds: time callers spent blocked, neither with calls of up to 4 KiB that end within
         about a microsecond; transports: {name: {sent_bytes, sent_messages,
         received_bytes, received_messages}}; plans: {"allreduce ring TRANSPORT": {calls, bytes}};
-        strangers: connections refused."""
+        rejected_connections: of other programs, or without the job's secret."""
     def start_timeline(self, path: str) -> None:
         """Records what the coordinators of this process do; "{rank}" in the path is the rank."""
     def stop_timeline(self) -> None: ...

@@ -5,13 +5,13 @@
 namespace farandole {
 namespace {
 
-RoundBuilder round_of(ScheduleBuilder& b, const Level& level) {
+RoundBuilder round_of(ScheduleBuilder& b, const LayerRounds& level) {
   RoundBuilder round = b.round();
   for (const Guard& guard : level.when) round.when(guard.value, guard.low, guard.high);
   return round;
 }
 
-void scatter_in_ring(ScheduleBuilder& b, const Level& level, const Place& source,
+void scatter_in_ring(ScheduleBuilder& b, const LayerRounds& level, const Place& source,
                      const Place& target) {
   const std::int64_t n = level.size, block = level.block;
   const Expr d = level.digit(), left = level.peer((d - 1) % n), right = level.peer((d + 1) % n);
@@ -27,7 +27,7 @@ void scatter_in_ring(ScheduleBuilder& b, const Level& level, const Place& source
   });
 }
 
-void scatter_directly(ScheduleBuilder& b, const Level& level, const Place& source,
+void scatter_directly(ScheduleBuilder& b, const LayerRounds& level, const Place& source,
                       const Place& target) {
   const std::int64_t block = level.block;
   const int n = static_cast<int>(level.size);
@@ -46,21 +46,21 @@ void scatter_directly(ScheduleBuilder& b, const Level& level, const Place& sourc
 
 }  // namespace
 
-Expr Level::digit(const Expr& position) const {
+Expr LayerRounds::digit(const Expr& position) const {
   const Expr shifted = stride == 1 ? position : position / stride;
   return stride * size == rank_count ? shifted : shifted % size;
 }
 
-Expr Level::peer(const Expr& digit) const {
+Expr LayerRounds::peer(const Expr& digit) const {
   const Expr r = Expr::rank();
   const std::int64_t above = stride * size;
   Expr position = stride == 1 ? digit : digit * stride + r % stride;
   return above == rank_count ? position : r / above * above + position;
 }
 
-std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& layers,
-                             std::int64_t inside) {
-  std::vector<Level> levels;
+std::vector<LayerRounds> levels_of(std::int64_t rank_count, const std::vector<Layer>& layers,
+                                   std::int64_t inside) {
+  std::vector<LayerRounds> levels;
   std::int64_t stride = inside;
   int number = inside > 1 ? 1 : 0;
   const auto add = [&](std::int64_t size, Layer::Kind kind, std::int64_t ring_size) {
@@ -78,7 +78,7 @@ std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& 
   }
   std::int64_t block = stride / inside;  // all chunks
   Expr base = 0;
-  for (Level& level : levels) {
+  for (LayerRounds& level : levels) {
     level.block = block /= level.size;
     level.base = base;
     base = level.first(level.digit());
@@ -86,7 +86,7 @@ std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& 
   return levels;
 }
 
-void begin_stage(ScheduleBuilder& b, const Level& level, const char* what) {
+void begin_stage(ScheduleBuilder& b, const LayerRounds& level, const char* what) {
   b.stage(std::string(what) + "_" + std::to_string(level.layer), level.ring_size,
           level.ring_size > 0 ? level.stride : 1);
 }
@@ -106,13 +106,13 @@ std::vector<Layer> default_two_levels(std::int64_t rank_count) {
   return {{node}, {rank_count / node}};
 }
 
-void scatter_sums(ScheduleBuilder& b, const Level& level, const Place& source,
+void scatter_sums(ScheduleBuilder& b, const LayerRounds& level, const Place& source,
                   const Place& target) {
   (level.kind == Layer::Kind::kDirect ? scatter_directly : scatter_in_ring)(b, level, source,
                                                                             target);
 }
 
-void gather_blocks(ScheduleBuilder& b, const Level& level, const Place& place) {
+void gather_blocks(ScheduleBuilder& b, const LayerRounds& level, const Place& place) {
   const std::int64_t n = level.size, block = level.block;
   const Expr d = level.digit();
   if (level.kind == Layer::Kind::kDirect) {
@@ -132,12 +132,12 @@ void gather_blocks(ScheduleBuilder& b, const Level& level, const Place& place) {
   });
 }
 
-void allreduce_in_layers(ScheduleBuilder& b, const std::vector<Level>& levels, const Place& inputs,
-                         const Place& sums) {
-  const auto stage = [&](const Level& level, const char* what) {
+void allreduce_in_layers(ScheduleBuilder& b, const std::vector<LayerRounds>& levels,
+                         const Place& inputs, const Place& sums) {
+  const auto stage = [&](const LayerRounds& level, const char* what) {
     begin_stage(b, level, level.layer == levels.back().layer ? "allreduce" : what);
   };
-  for (const Level& level : levels) {
+  for (const LayerRounds& level : levels) {
     b.rotation({level.size, level.stride, level.block, 0});
     stage(level, "scatter");
     scatter_sums(b, level, level.stride == 1 ? inputs : sums, sums);
@@ -152,9 +152,9 @@ Place slots() {
   return [](const Expr& first, std::int64_t block) { return scratch(first, 0, block); };
 }
 
-ChunkAndSlot chunk_and_slot(const std::vector<Level>& levels, const Expr& offset) {
+ChunkAndSlot chunk_and_slot(const std::vector<LayerRounds>& levels, const Expr& offset) {
   ChunkAndSlot result;
-  for (const Level& level : levels) {
+  for (const LayerRounds& level : levels) {
     const Expr digit = (level.digit() + level.digit(offset)) % level.size;
     result.chunk = result.chunk + digit * level.stride;
     result.slot = result.slot + digit * level.block;

@@ -15,7 +15,7 @@ namespace farandole {
 /// innermost one least significant: a layer joins positions that differ in its digit alone, and
 /// these are `stride` apart. Chunks are numbered the other way round, the innermost layer's digit
 /// most significant, so that what a position keeps after each layer is `block` adjacent chunks.
-struct Level {
+struct LayerRounds {
   Layer::Kind kind = Layer::Kind::kRing;  // kRing or kDirect
   std::int64_t size = 2, stride = 1, block = 1;
   std::int64_t rank_count = 2;
@@ -34,8 +34,8 @@ struct Level {
 /// The levels of these layers, sizes of 1 left out and halving layers of 2^k written as k layers
 /// of 2, which is the same: neighbours exchange halves, then those 2 apart exchange quarters.
 /// `inside` ranks share the first layer's position.
-std::vector<Level> levels_of(std::int64_t rank_count, const std::vector<Layer>& layers,
-                             std::int64_t inside = 1);
+std::vector<LayerRounds> levels_of(std::int64_t rank_count, const std::vector<Layer>& layers,
+                                   std::int64_t inside = 1);
 
 /// Prime factors in rising order, as rings: of all hierarchies the one with the fewest rounds.
 std::vector<Layer> default_layers(std::int64_t rank_count);
@@ -44,23 +44,24 @@ std::vector<Layer> default_layers(std::int64_t rank_count);
 std::vector<Layer> default_two_levels(std::int64_t rank_count);
 
 /// Begins the stage in which the level's layer scatters ("scatter_1") or gathers ("gather_1").
-void begin_stage(ScheduleBuilder& b, const Level& level, const char* what);
+void begin_stage(ScheduleBuilder& b, const LayerRounds& level, const char* what);
 
 /// Where `block` chunks from `first` on lie.
 using Place = std::function<Span(const Expr& first, std::int64_t block)>;
 
 /// Adds the rounds that reduce-scatter over one level: what was in `source` is added up, and each
 /// position ends with its block in `target`, whose other blocks are written over on the way.
-void scatter_sums(ScheduleBuilder& b, const Level& level, const Place& source, const Place& target);
+void scatter_sums(ScheduleBuilder& b, const LayerRounds& level, const Place& source,
+                  const Place& target);
 
 /// Adds the rounds that all-gather over one level, the inverse of scatter_sums().
-void gather_blocks(ScheduleBuilder& b, const Level& level, const Place& place);
+void gather_blocks(ScheduleBuilder& b, const LayerRounds& level, const Place& place);
 
 /// Adds the rounds of an allreduce over all levels, `inputs` being where the innermost ones find
 /// theirs and `sums` the place of everything else. What the last layer scatters it gathers at once:
 /// that is one stage, an allreduce in a layer ("allreduce_2"), as a flat ring is.
-void allreduce_in_layers(ScheduleBuilder& b, const std::vector<Level>& levels, const Place& inputs,
-                         const Place& sums);
+void allreduce_in_layers(ScheduleBuilder& b, const std::vector<LayerRounds>& levels,
+                         const Place& inputs, const Place& sums);
 
 /// Slots of scratch as a place; for collectives whose chunks are all equally long.
 Place slots();
@@ -71,6 +72,6 @@ Place slots();
 struct ChunkAndSlot {
   Expr chunk, slot;
 };
-ChunkAndSlot chunk_and_slot(const std::vector<Level>& levels, const Expr& offset);
+ChunkAndSlot chunk_and_slot(const std::vector<LayerRounds>& levels, const Expr& offset);
 
 }  // namespace farandole

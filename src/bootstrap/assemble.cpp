@@ -76,7 +76,7 @@ class Assembly {
     for (Guest& guest : guests_) {
       if (guest.channel.ready(set) != 0) listen_to(guest);
     }
-    listener_.serve(set, door());
+    listener_.serve(set, admission());
     if (listener_.exhausted()) fail(descriptor_error("rank 0, to which all others connect,"));
     guests_.remove_if([](const Guest& guest) { return guest.done; });
     for (const auto& [rank, lost] : vanished_) {
@@ -88,7 +88,7 @@ class Assembly {
     }
   }
 
-  Listener::Door door() {
+  Listener::Admission admission() {
     return {[this](const Identity& identity) {
               if (identity.purpose != Purpose::kRendezvous) return Verdict::kNotNow;
               return identity.job == job_.id ? Verdict::kWelcome : Verdict::kAnotherJob;

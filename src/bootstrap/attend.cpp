@@ -13,7 +13,7 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kMeetTime = 2s;  // a stranger who says nothing costs this
+constexpr auto kMeetTime = 2s;  // a listener that says nothing costs this
 constexpr auto kRoundPause = 50ms;
 // That the job has started may be the last word of an earlier session that this rank has left.
 constexpr auto kStartedTime = 1s;
@@ -88,7 +88,7 @@ class Attendance {
       case Dial::Outcome::kUnreachable:
         why = where + " does not answer";
         break;
-      case Dial::Outcome::kStranger:
+      case Dial::Outcome::kOfAnotherJob:
         why = where + " does not know this job's secret";
         break;
       case Dial::Outcome::kAnswered:

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 // The child calls its parent at once; the parent waits this long and then looks for the child.
 constexpr auto kParentDelay = 100ms;
 constexpr auto kRetry = 20ms;
-// A refused call means a death, but the news of an orderly departure may still be on their way.
+// A refused call means a death, but an orderly departure may still be on its way.
 constexpr auto kRefusedTime = 200ms;
 constexpr std::chrono::milliseconds kDialTime = 5s, kDialTimeMin = 250ms;
 constexpr int kDialsPerTimeout = 6;  // what was lost in an outage is not sent again soon
@@ -24,7 +24,7 @@ constexpr int kDialsPerTimeout = 6;  // what was lost in an outage is not sent a
 bool Links::wanted(int rank) const {
   const auto link = links_.find(rank);
   const bool linked = link != links_.end() && !link->second.dead;
-  if (linked || news_.departure(rank) || phase_ == Phase::kClosing) return false;
+  if (linked || log_.departure(rank) || phase_ == Phase::kClosing) return false;
   const auto call = calls_.find(rank);
   return (call != calls_.end() && call->second.refused_at) ||
          std::binary_search(neighbours_.begin(), neighbours_.end(), rank);
@@ -33,7 +33,7 @@ bool Links::wanted(int rank) const {
 /// Whoever refuses calls is presumed gone, so that several dead ranks between this one and the
 /// next living one are found out side by side.
 void Links::call_neighbours(Clock::duration delay) {
-  Gone presumed = news_.gone();
+  Gone presumed = log_.gone();
   presumed[static_cast<std::size_t>(self_)] = false;  // it has neighbours until it has left
   for (const auto& [rank, call] : calls_) {
     if (call.refused_at) presumed[static_cast<std::size_t>(rank)] = true;
@@ -70,7 +70,7 @@ void Links::settle(int rank, Call& call) {
   const auto now = Clock::now();
   call.due = now + kRetry;
   const bool nobody = dial.outcome() == Dial::Outcome::kRefused ||
-                      dial.outcome() == Dial::Outcome::kStranger ||
+                      dial.outcome() == Dial::Outcome::kOfAnotherJob ||
                       dial.answered(Verdict::kAnotherJob);
   if (nobody) return refused(rank, call);
   if (std::exchange(call.refused_at, std::nullopt)) call_neighbours(0ms);

@@ -63,7 +63,7 @@ void Dial::converse() {
   if (handshake_->state() == Handshake::State::kDone) {
     outcome_ = Outcome::kAnswered;
   } else if (handshake_->state() == Handshake::State::kFailed) {
-    outcome_ = Outcome::kStranger;
+    outcome_ = Outcome::kOfAnotherJob;
   } else if (channel_->ended()) {
     outcome_ = Outcome::kUnreachable;  // died just now, or was too busy
   }

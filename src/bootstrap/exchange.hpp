@@ -20,9 +20,10 @@ namespace farandole {
 /// The data sockets that callers ask for: Session::open() and accept().
 ///
 /// A caller waits on a condition variable; the control thread makes the connections and parks
-/// those of peers until they are asked for. The news of a departure end the waits for it; before
-/// the job has started they end all waits. Threads   open(), accept(), stop() from any; the rest
-/// from the control thread.
+/// those of peers until they are asked for. A departure ends the waits for that rank; before the
+/// job has started it ends all waits.
+///
+/// Threads   open(), accept(), stop() from any; the rest from the control thread.
 class Exchange {
  public:
   Exchange(const Job& job, const Roster& roster);
@@ -39,7 +40,7 @@ class Exchange {
 
   void watch(PollSet& set);
   void serve(const PollSet& set);
-  /// The listener's door for Purpose::kData.
+  /// The listener's Admission for Purpose::kData.
   Verdict admit(int rank) const;
   void enter(const Identity& identity, Descriptor socket);
   void departed(const Departure& departure);

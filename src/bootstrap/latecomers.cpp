@@ -66,7 +66,7 @@ class Porter {
       for (Channel& guest : guests_) guest.watch(set);
       set.wait();
       bell_.drain();
-      listener_->serve(set, door());
+      listener_->serve(set, admission());
       for (Channel& guest : guests_) {
         if (guest.ready(set) == 0) continue;
         guest.flush();
@@ -79,7 +79,7 @@ class Porter {
     done_.store(true);
   }
 
-  Listener::Door door() {
+  Listener::Admission admission() {
     return {[this](const Identity& identity) {
               if (identity.purpose != Purpose::kRendezvous) return Verdict::kNotNow;
               if (identity.job != job_id_) return Verdict::kAnotherJob;

@@ -10,12 +10,12 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-// How long a leaving rank remains a neighbour at least: in this time its farewell reaches
-// everybody, and when all leave, all learn of it over the links that there are.
+// How long a leaving rank remains a neighbour at least: in this time its departure reaches
+// everybody, and when all leave, all learn of it over the existing links.
 constexpr auto kStay = 250ms;
-// Who says farewell stays as a neighbour for kStay; new edges are made when its link closes, or
-// after this time by those that had none with it.
-constexpr auto kFarewellDelay = 300ms;
+// A rank that leaves stays a neighbour for kStay. New edges are made when its link closes, or after
+// this time by those that had no link with it.
+constexpr auto kLeavingDelay = 300ms;
 constexpr std::size_t kReadBytes = 64 << 10;        // per link and turn
 constexpr std::size_t kBacklogBytesMax = 64 << 20;  // unsent to a neighbour that does not read
 constexpr int kBeatsPerTimeout = 6;
@@ -35,7 +35,7 @@ Links::Links(const Job& job, const Roster& roster, Probes& probes, const Session
       probes_(probes),
       events_(events),
       self_(job.rank.value()),
-      news_(job.size) {
+      log_(job.size) {
   for (const Endpoint& endpoint : roster.listeners) {
     auto address = numeric_address(endpoint);
     addresses_.push_back(address ? *address : Address{});
@@ -81,7 +81,7 @@ bool Links::closed() const {
 Verdict Links::admit(int rank) const {
   if (rank < 0 || rank >= job_.size || rank == self_) return Verdict::kNotNow;
   if (phase_ == Phase::kClosing) return Verdict::kNotNow;
-  if (news_.failed(rank)) return Verdict::kGone;
+  if (log_.failed(rank)) return Verdict::kGone;
   // Of two calls between the same two ranks the child's counts.
   const auto call = calls_.find(rank);
   const bool calling = call != calls_.end() && call->second.dial;
@@ -96,25 +96,25 @@ void Links::enter(int rank, Descriptor socket) {
   Link& link = links_.emplace(rank, Link{Channel(std::move(socket))}).first->second;
   link.heard_at = link.read_at = now;
   link.beat_at = now + job_.timeout / kBeatsPerTimeout;
-  link.channel.send(news_.replay());
-  if (news_.failed(rank)) return expel(rank);
+  link.channel.send(log_.replay());
+  if (log_.failed(rank)) return expel(rank);
   report_ready();
 }
 
 void Links::learn(const Departure& departure) {
-  const auto frame = news_.add(departure);
+  const auto frame = log_.add(departure);
   if (!frame) return;
   pass_on(*frame);
   const int rank = departure.rank.value();
   if (!departure.clean) expel(rank);
   if (rank != self_) {
-    call_neighbours(departure.clean ? kFarewellDelay : 0ms);
+    call_neighbours(departure.clean ? kLeavingDelay : 0ms);
     if (events_.departed) events_.departed(departure);
   }
 }
 
 void Links::flood(std::string_view message) {
-  const auto frame = news_.add(Notice{self_, ++notices_sent_, std::string(message)});
+  const auto frame = log_.add(Notice{self_, ++notices_sent_, std::string(message)});
   if (frame) pass_on(*frame);
 }
 
@@ -137,7 +137,7 @@ void Links::report_ready() {
 }
 
 void Links::start() {
-  const auto frame = news_.add_start();
+  const auto frame = log_.add_start();
   if (!frame) return;
   pass_on(*frame);
   if (events_.started) events_.started();
@@ -187,7 +187,7 @@ void Links::understand(int rank, Link& link, const Frame& frame) {
       return;
     case ControlFrame::kNotice:
       if (auto notice = decode_notice(frame.payload)) {
-        const auto fresh = notice->from == self_ ? std::nullopt : news_.add(*notice);
+        const auto fresh = notice->from == self_ ? std::nullopt : log_.add(*notice);
         if (!fresh) return;
         pass_on(*fresh);
         if (events_.notice) events_.notice(Rank{notice->from}, notice->message);
@@ -205,10 +205,10 @@ void Links::understand(int rank, Link& link, const Frame& frame) {
   learn(Departure{Rank{rank}, false, "sent a malformed control message", ""});
 }
 
-/// Without a farewell, and unless we are hanging up ourselves, the end of a link is a death.
+/// If no departure came before, and this rank is not closing, the end of a link is a death.
 void Links::end_of(int rank, Link& link) {
   link.dead = true;
-  if (news_.departure(rank)) {
+  if (log_.departure(rank)) {
     hurry_calls();
   } else if (!link.finished) {
     learn(Departure{Rank{rank}, false, "died", ""});
@@ -219,7 +219,7 @@ void Links::expel(int rank) {
   const auto found = links_.find(rank);
   if (found == links_.end() || found->second.dead) return;
   found->second.channel.send(encode_frame(static_cast<std::uint8_t>(ControlFrame::kExpelled),
-                                          news_.departure(rank)->reason));
+                                          log_.departure(rank)->reason));
   found->second.dead = true;
 }
 
@@ -233,7 +233,7 @@ void Links::cut_off(int by, const std::string& reason) {
     const Departure departure{
         Rank{rank}, false,
         "cut this rank off, which " + reason + " according to rank " + std::to_string(by), ""};
-    if (news_.add(departure) && events_.departed) events_.departed(departure);
+    if (log_.add(departure) && events_.departed) events_.departed(departure);
   }
 }
 
@@ -267,7 +267,7 @@ void Links::keep_time() {
       attempt(rank, call);
     }
   }
-  const bool alone = news_.gone_count() == job_.size;
+  const bool alone = log_.gone_count() == job_.size;
   const bool told = now >= stay_until_ && all_know();
   if (phase_ == Phase::kLeaving && (alone || told)) phase_ = Phase::kClosing;
   if (phase_ != Phase::kClosing) return;

@@ -11,32 +11,33 @@
 
 #include "bootstrap/dial.hpp"
 #include "bootstrap/listener.hpp"
-#include "bootstrap/news.hpp"
+#include "bootstrap/membership_log.hpp"
 #include "bootstrap/probes.hpp"
 #include "bootstrap/roster.hpp"
 
 namespace farandole {
 
-/// This rank's control sockets to its neighbours in the tree: who is alive, and all news.
+/// This rank's control sockets to its neighbours in the tree. They tell who is alive and carry all
+/// membership events.
 ///
-/// A link that ends without a farewell means a death; a rank that gives no sign of life for
-/// Job::timeout, and by a fresh connection neither, a failure. What an outage shorter than that
-/// delayed is waited for. News go out on every link before anybody here acts on them. When a
-/// neighbour has gone the tree changes (tree.hpp), and both ends of each new edge call each other,
-/// the child at once and the parent a little later: so a rank that died unnoticed, because its
-/// neighbours died with it, is found by whoever is to adopt it or to be adopted by it. A new link
-/// starts with all news so far, hence whatever one living rank knows all living ranks come to know.
+/// A link that ends without a departure means a death. A rank that gives no sign of life for
+/// Job::timeout, not even over a fresh connection, has failed. What a shorter outage delayed is
+/// waited for. Events go out on every link before this rank acts on them. When a neighbour has gone
+/// the tree changes (tree.hpp), and both ends of each new edge call each other, the child at once
+/// and the parent a little later: so a rank that died unnoticed, because its neighbours died with
+/// it, is found by its new neighbours. A new link starts with all events so far, hence whatever one
+/// living rank knows all living ranks come to know.
 ///
-/// Starting: a rank that is ready, and whose children in the whole tree are, tells its parent; once
-/// rank 0 is all that is left it floods that the job has started. Nobody works around a rank that
-/// departs before: without it the job does not start.
+/// Starting: a rank that is ready, and whose children in the whole tree are, tells its parent. Once
+/// this reaches rank 0 it floods that the job has started. Nobody works around a rank that departs
+/// before: without it the job does not start.
 ///
-/// Leaving: the farewell is flooded, then the rank stays until everybody else has said farewell
-/// too, or until 250 ms have passed and every neighbour has heard it, also those that it gets in
-/// the place of others who leave; then it ends its links in order, reading each to its end. News
-/// go back to whoever sent them, too, so a neighbour that sends this rank its own farewell has
-/// heard it. Hence no news are lost when many leave at once: who knows them stays until its
-/// neighbours do. Session ends the wait for one that does not answer.
+/// Leaving: the departure is flooded. Then the rank stays until everybody else has departed too, or
+/// until 250 ms have passed and every neighbour has heard it, also those that it gets in the place
+/// of others who leave. Then it ends its links in order, reading each to its end. Events also go
+/// back to whoever sent them, so a neighbour that sends this rank its own departure has heard it.
+/// Hence no event is lost when many leave at once: a rank that knows it stays until its neighbours
+/// do. Session ends the wait for one that does not answer.
 ///
 /// Threads   the control thread only.
 /// Blocking  nothing blocks.
@@ -47,7 +48,7 @@ class Links {
   void watch(PollSet& set);
   void serve(const PollSet& set);
 
-  /// The listener's door for Purpose::kControl.
+  /// The listener's Admission for Purpose::kControl.
   Verdict admit(int rank) const;
   void enter(int rank, Descriptor socket);
 
@@ -60,9 +61,9 @@ class Links {
   /// Drops what is still open.
   void close();
   bool leaving() const { return phase_ != Phase::kMember; }
-  /// Whether that rank has said farewell.
+  /// Whether that rank has left in order.
   bool left(int rank) const {
-    return rank >= 0 && rank < job_.size && news_.departure(rank) && !news_.failed(rank);
+    return rank >= 0 && rank < job_.size && log_.departure(rank) && !log_.failed(rank);
   }
 
  private:
@@ -72,7 +73,7 @@ class Links {
     FrameReader frames{kControlBytesMax};
     Clock::time_point heard_at{}, beat_at{};
     Clock::time_point read_at{};  // the link itself, whatever probes say
-    bool knows = false;           // has heard our farewell
+    bool knows = false;           // has heard of our departure
     bool told = false;            // that all from here downwards are ready
     bool finished = false;        // we have sent our last
     bool dead = false;            // to be swept
@@ -110,8 +111,8 @@ class Links {
   const Session::Events& events_;
   const int self_;
   std::vector<Address> addresses_;  // index = rank
-  News news_;
-  std::vector<int> neighbours_;  // by the tree and the news
+  MembershipLog log_;
+  std::vector<int> neighbours_;  // by the tree and the log
   std::map<int, Link> links_;    // by rank
   std::map<int, Call> calls_;
   std::uint64_t notices_sent_ = 0;

@@ -32,9 +32,9 @@ void Listener::watch(PollSet& set) {
   }
 }
 
-void Listener::serve(const PollSet& set, const Door& door) {
+void Listener::serve(const PollSet& set, const Admission& admission) {
   for (Visitor& visitor : visitors_) {
-    if (visitor.channel.ready(set) != 0) converse(visitor, door);
+    if (visitor.channel.ready(set) != 0) converse(visitor, admission);
     if (!visitor.done && visitor.deadline.passed()) drop(visitor);
   }
   if (set.ready(slot_) != 0) accept_all();
@@ -65,7 +65,7 @@ void Listener::accept_all() {
   }
 }
 
-void Listener::converse(Visitor& visitor, const Door& door) {
+void Listener::converse(Visitor& visitor, const Admission& admission) {
   ServerHandshake& handshake = visitor.handshake;
   visitor.channel.flush();
   while (handshake.state() == Handshake::State::kWorking) {
@@ -80,11 +80,11 @@ void Listener::converse(Visitor& visitor, const Door& door) {
     visitor.channel.send(handshake.take_output());
   }
   if (handshake.state() == Handshake::State::kProven) {
-    const Verdict verdict = door.admit(handshake.identity());
+    const Verdict verdict = admission.admit(handshake.identity());
     handshake.answer(verdict);
     visitor.channel.send(handshake.take_output());
     visitor.done = true;
-    if (verdict == Verdict::kWelcome) door.enter(handshake.identity(), visitor.channel.take());
+    if (verdict == Verdict::kWelcome) admission.enter(handshake.identity(), visitor.channel.take());
   } else if (handshake.state() == Handshake::State::kFailed) {
     drop(visitor);
   } else if (visitor.channel.ended()) {
@@ -96,7 +96,7 @@ void Listener::converse(Visitor& visitor, const Door& door) {
 
 void Listener::drop(Visitor& visitor) {
   visitor.done = true;
-  strangers_.fetch_add(1, std::memory_order_relaxed);
+  rejected_.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace farandole

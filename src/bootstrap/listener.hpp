@@ -21,11 +21,11 @@ namespace farandole {
 /// than `visitors_max` at once the oldest is dropped, so that whoever holds connections open
 /// shuts nobody out; members try again.
 ///
-/// Threads   one at a time; strangers() from any.
+/// Threads   one at a time; rejected_connections() from any.
 class Listener {
  public:
   /// Who decides about visitors that have proved themselves, and takes those it welcomes.
-  struct Door {
+  struct Admission {
     std::function<Verdict(const Identity&)> admit;
     std::function<void(const Identity&, Descriptor)> enter;
   };
@@ -39,7 +39,7 @@ class Listener {
 
   int fd() const { return socket_.fd(); }
   void watch(PollSet& set);
-  void serve(const PollSet& set, const Door& door);
+  void serve(const PollSet& set, const Admission& admission);
   /// No more visitors; what they were refused before stays counted.
   void close() {
     socket_.close();
@@ -47,7 +47,7 @@ class Listener {
   }
   /// Whether visitors cannot be let in for want of descriptors; it tries again all the same.
   bool exhausted() const { return exhausted_; }
-  std::uint64_t strangers() const { return strangers_.load(std::memory_order_relaxed); }
+  std::uint64_t rejected_connections() const { return rejected_.load(std::memory_order_relaxed); }
 
  private:
   struct Visitor {
@@ -57,7 +57,7 @@ class Listener {
     bool done = false;
   };
   void accept_all();
-  void converse(Visitor& visitor, const Door& door);
+  void converse(Visitor& visitor, const Admission& admission);
   void drop(Visitor& visitor);
 
   Descriptor socket_;
@@ -68,7 +68,7 @@ class Listener {
   Clock::time_point rest_until_{};  // out of descriptors: accept again from here on
   bool exhausted_ = false;
   std::list<Visitor> visitors_;  // oldest first
-  std::atomic<std::uint64_t> strangers_{0};
+  std::atomic<std::uint64_t> rejected_{0};
 };
 
 }  // namespace farandole

@@ -10,15 +10,15 @@
 
 namespace farandole {
 
-/// One process of the job, as every other process knows it after rendezvous. `cards` has what
-/// each transport needs to reach it, by keys that begin with the transport's name.
+/// One process of the job, as every other process knows it after rendezvous. `record`, the
+/// member record, has what each transport needs to reach it, by keys that begin with its name.
 struct Member {
   Rank rank;
   int local_rank = 0;
   std::string host;     // for people
   std::string host_id;  // equal exactly when two members can share memory
   int pid = 0;
-  std::map<std::string, std::string> cards;
+  std::map<std::string, std::string> record;
 };
 
 using Members = std::vector<Member>;  // index = rank

@@ -32,29 +32,29 @@ Result<Descriptor> adopt(int listen_fd) {
 }
 
 /// Where to listen, and how the others reach this process there.
-struct Place {
+struct ListenAddress {
   std::string bound;
   std::string published;  // empty: where its connection to rank 0 comes from
 };
 
-Result<Place> choose_place(const Job& job) {
-  Place place;
+Result<ListenAddress> choose_listen_address(const Job& job) {
+  ListenAddress address;
   if (!job.interface.empty()) {
     auto own = interface_address(job.interface);
     if (!own) return own.error();
-    place.published = *std::move(own);
+    address.published = *std::move(own);
   }
   if (job.store && job.address.empty()) {
     if (on_one_host(job)) {
-      place.bound = place.published = "127.0.0.1";
-    } else if (!place.published.empty() && job.rank != Rank{0}) {
-      place.bound = place.published;
+      address.bound = address.published = "127.0.0.1";
+    } else if (!address.published.empty() && job.rank != Rank{0}) {
+      address.bound = address.published;
     } else {
       const auto own = host_addresses();
       const bool six = !own.empty() && own.front().find(':') != std::string::npos;
-      place.bound = six ? "::" : "0.0.0.0";
+      address.bound = six ? "::" : "0.0.0.0";
     }
-    return place;
+    return address;
   }
   // A name that nobody knows yet may be known soon; finding rank 0 is where that matters.
   const auto addresses = resolve(job.address);
@@ -62,13 +62,13 @@ Result<Place> choose_place(const Job& job) {
   const bool six = first.storage.ss_family == AF_INET6;
   // Of a host's own name 127.0.1.1 is what only this host says.
   if (addresses && is_loopback(first) && names_loopback(job.address)) {
-    place.bound = place.published = six ? "::1" : "127.0.0.1";
-  } else if (!place.published.empty() && job.rank != Rank{0}) {
-    place.bound = place.published;
+    address.bound = address.published = six ? "::1" : "127.0.0.1";
+  } else if (!address.published.empty() && job.rank != Rank{0}) {
+    address.bound = address.published;
   } else {
-    place.bound = six ? "::" : "0.0.0.0";  // rank 0 is to be found at the job's address as well
+    address.bound = six ? "::" : "0.0.0.0";  // rank 0 is to be found at the job's address as well
   }
-  return place;
+  return address;
 }
 
 Result<Descriptor> listen_at_first_free(const Job& job, const std::string& host) {
@@ -85,14 +85,14 @@ Result<Descriptor> listen_at_first_free(const Job& job, const std::string& host)
 }  // namespace
 
 Result<Descriptor> open_listener(const Job& job, Endpoint& published) {
-  auto place = choose_place(job);
-  if (!place) return place.error();
+  auto address = choose_listen_address(job);
+  if (!address) return address.error();
   const bool first = job.rank == Rank{0} && job.port > 0;
   auto socket = job.rank == Rank{0} && job.listen_fd >= 0 ? adopt(job.listen_fd)
-                : first                                   ? listen_at_first_free(job, place->bound)
-                                                          : listen_at(Endpoint{place->bound, 0});
+                : first ? listen_at_first_free(job, address->bound)
+                        : listen_at(Endpoint{address->bound, 0});
   if (!socket) return socket.error();
-  published = Endpoint{place->published, local_endpoint(socket->fd()).port};
+  published = Endpoint{address->published, local_endpoint(socket->fd()).port};
   return socket;
 }
 

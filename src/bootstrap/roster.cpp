@@ -29,8 +29,8 @@ Endpoint read_endpoint(Reader& reader) {
 
 void write(Writer& writer, const Member& member) {
   writer.i32(member.rank.value()).i32(member.local_rank).text(member.host).text(member.host_id);
-  writer.i32(member.pid).u32(static_cast<std::uint32_t>(member.cards.size()));
-  for (const auto& [key, value] : member.cards) writer.text(key).text(value);
+  writer.i32(member.pid).u32(static_cast<std::uint32_t>(member.record.size()));
+  for (const auto& [key, value] : member.record) writer.text(key).text(value);
 }
 
 Member read_member(Reader& reader) {
@@ -40,10 +40,10 @@ Member read_member(Reader& reader) {
   member.host = reader.text();
   member.host_id = reader.text();
   member.pid = reader.i32();
-  const std::uint32_t cards = reader.u32();
-  for (std::uint32_t i = 0; i < cards && reader.ok(); ++i) {
+  const std::uint32_t record = reader.u32();
+  for (std::uint32_t i = 0; i < record && reader.ok(); ++i) {
     std::string key = reader.text();
-    member.cards[std::move(key)] = reader.text();
+    member.record[std::move(key)] = reader.text();
   }
   return member;
 }

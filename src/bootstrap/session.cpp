@@ -153,20 +153,22 @@ class LiveSession final : public Session {
     leave({"", "gave up while the job started: " + why.message.substr(0, kReasonBytesMax)});
   }
 
-  std::uint64_t strangers() const override { return listener_ ? listener_->strangers() : 0; }
+  std::uint64_t rejected_connections() const override {
+    return listener_ ? listener_->rejected_connections() : 0;
+  }
 
  private:
-  struct Farewell {
+  struct Leave {
     std::string state, reason;
   };
 
-  void leave(Farewell farewell) {
+  void leave(Leave leave) {
     if (getpid() != pid_) return abandon();
     const std::lock_guard joining(leave_mutex_);
     if (!thread_.joinable()) return;
     {
       const std::lock_guard lock(mutex_);
-      farewell_ = std::move(farewell);
+      leave_ = std::move(leave);
       bell_.ring();
     }
     exchange_.stop();
@@ -223,7 +225,7 @@ class LiveSession final : public Session {
       probes_.serve(set);
       stalls_.check();
       links_.serve(set);
-      if (listener_) listener_->serve(set, door_);
+      if (listener_) listener_->serve(set, admission_);
       exchange_.serve(set);
       launcher_.serve(set, events_.launcher_died);
       if (take_requests() && !end) end = Deadline::after(kLeaveTime);
@@ -237,18 +239,18 @@ class LiveSession final : public Session {
   /// True once this rank is to leave.
   bool take_requests() {
     std::vector<std::string> messages;
-    std::optional<Farewell> farewell;
+    std::optional<Leave> leave;
     bool ready = false;
     {
       const std::lock_guard lock(mutex_);
       messages.swap(messages_);
-      farewell = farewell_;
+      leave = leave_;
       ready = ready_;
     }
     for (const std::string& message : messages) links_.flood(message);
     if (ready) links_.ready();
-    if (farewell) links_.leave(farewell->state, farewell->reason);
-    return farewell.has_value();
+    if (leave) links_.leave(leave->state, leave->reason);
+    return leave.has_value();
   }
 
   Verdict admit(const Identity& identity) {
@@ -289,7 +291,7 @@ class LiveSession final : public Session {
                           if (events_.started) events_.started();
                         },
                         events_.stalled};
-  const Listener::Door door_{
+  const Listener::Admission admission_{
       [this](const Identity& identity) { return admit(identity); },
       [this](const Identity& identity, Descriptor socket) { enter(identity, std::move(socket)); }};
   Bell bell_;
@@ -302,14 +304,15 @@ class LiveSession final : public Session {
   std::mutex mutex_;
   std::vector<std::string> messages_;  // to flood; guarded by mutex_, as the next two
   bool ready_ = false;                 // to begin
-  std::optional<Farewell> farewell_;   // set once this rank is to leave
+  std::optional<Leave> leave_;         // set once this rank is to leave
   std::mutex leave_mutex_;
   std::thread thread_;
 };
 
-Registration introduce(const Job& job, std::map<std::string, std::string> cards) {
+Registration introduce(const Job& job, std::map<std::string, std::string> record) {
   Registration self;
-  self.member = Member{job.rank, job.local_rank, job.host, job.host_id, getpid(), std::move(cards)};
+  self.member =
+      Member{job.rank, job.local_rank, job.host, job.host_id, getpid(), std::move(record)};
   self.size = job.size;
   return self;
 }
@@ -356,7 +359,7 @@ Result<Seat> meet_as_rank_0(Job& job, Registration self) {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::start(const Job& given,
-                                                std::map<std::string, std::string> cards,
+                                                std::map<std::string, std::string> record,
                                                 Events events) {
   if (auto good = check(given); !good) return good.error();
   if (given.size > 1 && given.secret.empty() && !secret_in_store(given)) {
@@ -365,7 +368,7 @@ Result<std::unique_ptr<Session>> Session::start(const Job& given,
   Job job = given;
   Bell bell;
   if (!bell) return Error{ErrorKind::kInternal, "the system gave no event descriptor."};
-  auto self = introduce(job, std::move(cards));
+  auto self = introduce(job, std::move(record));
   Seat seat{nullptr, {"", {self.member}, {Endpoint{}}}};
   if (job.size > 1) {
     auto met =

@@ -29,8 +29,8 @@ struct Departure {
 /// Every rank proves that it knows the job's secret (HMAC-SHA-256 challenge and response, both
 /// ways) before anything it says is read. Rank 0 collects one Member per rank and hands out the
 /// table; then each rank keeps control sockets to its neighbours in a binary tree over the
-/// ranks. A neighbour whose socket closes without a farewell has died, one that is silent for
-/// Job::timeout is taken for dead; either news is flooded over the tree at once.
+/// ranks. A neighbour whose socket closes without a departure has died, one that is silent for
+/// Job::timeout is taken for dead. Both events are flooded over the tree at once.
 ///
 /// Threads   start() on the caller's thread; afterwards one control thread, asleep in poll(),
 ///           owns the sockets. open(), accept(), flood(), leave() from any thread.
@@ -38,13 +38,12 @@ struct Departure {
 ///           more than it allows are dropped and counted, and change nothing.
 /// Starting  until every rank has called begin(), the first departure of any ends the start of all:
 ///           open(), accept() and begin() fail and name it.
-/// Blocking  start(), open(), accept(), begin() block up to their deadline; leave() for about 250
-/// ms, and up
-///           to three seconds if a neighbour does not answer.
+/// Blocking  start(), open(), accept(), begin() block up to their deadline; leave() for about
+///           250 ms, and up to three seconds if a neighbour does not answer.
 class Session {
  public:
   struct Events {
-    /// On the control thread, once per rank, in the order of the news. Must not block.
+    /// On the control thread, once per rank, in the order of the events. Must not block.
     std::function<void(const Departure&)> departed;
     /// On the control thread: a message that another rank flooded.
     std::function<void(Rank from, std::string_view message)> notice;
@@ -59,13 +58,13 @@ class Session {
     std::function<void(Rank from, Rank to, std::string_view what)> stalled = {};
   };
 
-  /// Rendezvous with all ranks of the job. `cards` is published in this rank's Member.
+  /// Rendezvous with all ranks of the job. `record` is published in this rank's Member.
   /// `job` is complete (complete.hpp).
   /// Errors    kTimedOut naming the ranks that did not come; kInvalidArgument when two processes
   ///           claim one rank, when sizes differ, when the port is taken by another job, when the
   ///           prefix in the store was used before; what the store says.
   static Result<std::unique_ptr<Session>> start(const Job& job,
-                                                std::map<std::string, std::string> cards,
+                                                std::map<std::string, std::string> record,
                                                 Events events);
   virtual ~Session() = default;
 
@@ -89,13 +88,14 @@ class Session {
   /// Delivers `message` to Events::notice of every other rank that is alive.
   virtual void flood(std::string_view message) = 0;
 
-  /// Says farewell, with `state` for the others, and closes everything. Idempotent.
+  /// Tells the others that this rank leaves, and its final state, then closes everything.
+  /// Idempotent.
   virtual void leave(std::string_view state) = 0;
   /// The same for a rank that cannot begin: the others are told why.
   virtual void give_up(const Error& why) = 0;
 
   /// Connections refused since the start.
-  virtual std::uint64_t strangers() const = 0;
+  virtual std::uint64_t rejected_connections() const = 0;
 };
 
 }  // namespace farandole

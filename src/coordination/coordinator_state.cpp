@@ -14,7 +14,7 @@ using coordinator::Batch;
 using coordinator::Parameters;
 using coordinator::SharedRequest;
 
-// Pauses between cycles without news double up to this one.
+// Pauses between cycles in which nothing changes double up to this one.
 constexpr auto kPauseMax = std::chrono::milliseconds(10);
 constexpr int kDoublingsMax = 16;
 // Enough that the next batch is packed while others travel; each holds a fusion buffer.
@@ -102,7 +102,7 @@ Result<std::vector<Submission>> CoordinatorState::submit(std::vector<TensorCall>
   for (TensorCall& call : calls) {
     auto task = std::make_shared<SubmissionState>(process_->environment.origin);
     task->request =
-        std::make_shared<const coordinator::Request>(make_request(call, group, group_size));
+        std::make_shared<const coordinator::TensorRequest>(make_request(call, group, group_size));
     task->call = std::move(call);
     task->bell = bell_;
     task->submitted = Clock::now();
@@ -242,7 +242,7 @@ Result<void> CoordinatorState::cycle() {
   auto ran = run_cycle(controller_, network_, start);
   if (!ran) return ran;
   for (const std::string& stall : controller_.take_stalls()) log(LogLevel::kWarning, stall);
-  quiet_cycles_ = controller_.anybodys_news() ? 0 : quiet_cycles_ + 1;
+  quiet_cycles_ = controller_.anybody_changed() ? 0 : quiet_cycles_ + 1;
   if (const auto timeline = process_->observability.timeline(); timeline) {
     const auto counted = controller_.statistics();
     const auto asked =

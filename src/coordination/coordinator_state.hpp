@@ -62,7 +62,7 @@ class CoordinatorState {
   std::atomic<bool> stopping_{false};
   CommunicatorNetwork network_;
   coordinator::Controller controller_;  // the thread's
-  int quiet_cycles_ = 0;                // the thread's: since anybody had news
+  int quiet_cycles_ = 0;                // the thread's: since anything changed
 
   const std::shared_ptr<CycleBell> bell_ = std::make_shared<CycleBell>();
   // Under the bell's mutex.

@@ -162,7 +162,7 @@ Result<void> Executor::launch(Flight& flight) {
 }
 
 Result<void> Executor::run(Flight& flight, Arguments arguments) {
-  const coordinator::Request& terms = flight.terms();
+  const coordinator::TensorRequest& terms = flight.terms();
   arguments.collective = terms.collective;
   arguments.dtype = flight.wide_length > 0 ? DType::kInt64 : terms.dtype;
   arguments.reduction = flight.reduction;
@@ -179,7 +179,7 @@ Result<void> Executor::run(Flight& flight, Arguments arguments) {
 
 /// Gives the batch one piece of memory, with this rank's tensors or the neutral element in it.
 Result<void> Executor::pack(Flight& flight) {
-  const coordinator::Request& terms = flight.terms();
+  const coordinator::TensorRequest& terms = flight.terms();
   for (const Ready& member : flight.members) {
     flight.count += Count{element_count(member.response.request->shape)};
   }
@@ -211,7 +211,7 @@ Result<void> Executor::pack(Flight& flight) {
 }
 
 Result<void> Executor::pack_into_buffer(Flight& flight) {
-  const coordinator::Request& terms = flight.terms();
+  const coordinator::TensorRequest& terms = flight.terms();
   auto taken = take_buffer(flight, flight.count * flight.element_size());
   if (!taken) return taken;
   flight.in = flight.out = flight.buffer.get();
@@ -249,7 +249,7 @@ Result<void> Executor::launch_adasum(Flight& flight) {
 }
 
 Result<void> Executor::launch_broadcast(Flight& flight) {
-  const coordinator::Request& terms = flight.terms();
+  const coordinator::TensorRequest& terms = flight.terms();
   flight.count = Count{element_count(terms.shape)};
   if (const SharedSubmission& task = flight.tasks.front(); task) {
     return run(flight, {.in = task->call.in, .out = task->call.out, .count = flight.count});
@@ -260,7 +260,7 @@ Result<void> Executor::launch_broadcast(Flight& flight) {
 }
 
 Result<void> Executor::launch_reducescatter(Flight& flight) {
-  const coordinator::Request& terms = flight.terms();
+  const coordinator::TensorRequest& terms = flight.terms();
   const auto self = static_cast<std::size_t>(communicator_.rank().value());
   const auto parts = even_parts(row_count(terms.shape), communicator_.size());
   const std::size_t row = row_length(terms.shape);

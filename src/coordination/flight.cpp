@@ -25,7 +25,7 @@ Count Flight::moved(Count elements) const {
 }
 
 void Flight::choose_arithmetic(int rank_count) {
-  const coordinator::Request& asked = terms();
+  const coordinator::TensorRequest& asked = terms();
   reduction = asked.reduction;
   if (!reduces(asked.collective) || asked.adasum || asked.reduction != Reduction::kAverage) return;
   const int left_out = asked.leaves_out_joined ? members.front().joined->count() : 0;
@@ -36,7 +36,7 @@ void Flight::choose_arithmetic(int rank_count) {
 }
 
 void Flight::bring(std::byte* target, const void* source_data, Count elements) const {
-  const coordinator::Request& asked = terms();
+  const coordinator::TensorRequest& asked = terms();
   const auto* source = static_cast<const std::byte*>(source_data);
   if (elements.value() == 0) return;
   if (wide_length > 0) {
@@ -66,7 +66,7 @@ std::byte* Flight::in_place_in_order() const {
 }
 
 void Flight::complete() {
-  const coordinator::Request& asked = terms();
+  const coordinator::TensorRequest& asked = terms();
   const bool wide = wide_length > 0;
   if (!wide && asked.postscale != 1.0) {
     const double factor = asked.postscale / static_cast<double>(divisor);

@@ -35,7 +35,7 @@ struct Flight {
   std::string name;
   Clock::time_point ready{}, packed{}, started{};  // packed: since when it was being copied
 
-  const coordinator::Request& terms() const { return *members.front().response.request; }
+  const coordinator::TensorRequest& terms() const { return *members.front().response.request; }
   /// What this rank puts in where the operation divides the first dimension.
   std::vector<std::int64_t> own_shape() const;
   /// Bytes of an element in the memory that is reduced.

@@ -132,8 +132,8 @@ Result<void> check_tensor_call(const TensorCall& call, int rank_count) {
   return {};
 }
 
-coordinator::Request make_request(const TensorCall& call, const std::string& group,
-                                  std::size_t group_size) {
+coordinator::TensorRequest make_request(const TensorCall& call, const std::string& group,
+                                        std::size_t group_size) {
   const bool reduces_it = reduces(call.collective);
   return {.name = call.name,
           .collective = call.collective,

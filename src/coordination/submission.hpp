@@ -59,8 +59,8 @@ using SharedSubmission = std::shared_ptr<SubmissionState>;
 Result<void> check_tensor_call(const TensorCall& call, int rank_count);
 
 /// What the other ranks have to know of it.
-coordinator::Request make_request(const TensorCall& call, const std::string& group,
-                                  std::size_t group_size);
+coordinator::TensorRequest make_request(const TensorCall& call, const std::string& group,
+                                        std::size_t group_size);
 
 /// Elements of a tensor; of all dimensions but the first.
 std::size_t element_count(const std::vector<std::int64_t>& shape);

@@ -4,10 +4,10 @@
 
 namespace farandole::coordinator {
 
-std::optional<std::uint32_t> Cache::find(const Request& request) const {
+std::optional<std::uint32_t> Cache::find(const TensorRequest& request) const {
   const auto found = positions_.find(request.name);
   if (found == positions_.end()) return std::nullopt;
-  const Request& agreed = *entries_[found->second].agreed;
+  const TensorRequest& agreed = *entries_[found->second].agreed;
   if (&agreed != &request && !agree(agreed, request)) return std::nullopt;
   return found->second;
 }
@@ -61,7 +61,7 @@ std::string Cache::fingerprint() const {
   std::string text;
   for (std::uint32_t position = 0; position < extent(); ++position) {
     if (!used(position)) continue;
-    const Request& agreed = *at(position);
+    const TensorRequest& agreed = *at(position);
     text += std::to_string(position) + ": " + agreed.name + ": " + describe(agreed) + "\n";
   }
   text += "oldest first:";

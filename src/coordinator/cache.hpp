@@ -25,7 +25,7 @@ class Cache {
   explicit Cache(std::size_t capacity) : capacity_(capacity) {}
 
   /// The position whose entry agrees with `request`; none if there is none or it does not.
-  std::optional<std::uint32_t> find(const Request& request) const;
+  std::optional<std::uint32_t> find(const TensorRequest& request) const;
   /// The position of the entry of that name, whatever its terms.
   std::optional<std::uint32_t> position(std::string_view name) const;
   bool contains(std::string_view name) const { return position(name).has_value(); }

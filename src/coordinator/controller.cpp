@@ -13,7 +13,7 @@ namespace {
 
 // Status bits travel complemented, so that AND over the ranks tells whether any is set.
 constexpr std::uint64_t kTalks = 1;
-constexpr std::uint64_t kNews = 2;
+constexpr std::uint64_t kChanges = 2;
 constexpr std::uint32_t kWordBits = 64;
 
 void set_bit(std::span<std::uint64_t> bits, std::uint32_t position) {
@@ -60,19 +60,19 @@ void Controller::add(std::vector<SharedRequest> requests, Clock::time_point now)
   const auto submission =
       submissions_.insert(submissions_.end(), Submission{std::move(requests), count, now});
   for (std::size_t i = 0; i < count; ++i) {
-    open_.emplace(submission->requests[i]->name, Place{submission, i});
+    open_.emplace(submission->requests[i]->name, Entry{submission, i});
   }
-  news_ = true;
+  changed_ = true;
 }
 
 void Controller::join() {
-  news_ = news_ || !joined_self_;
+  changed_ = changed_ || !joined_self_;
   joined_self_ = true;
 }
 
 void Controller::propose_parameters(const Parameters& parameters) {
   proposed_parameters_ = parameters;
-  news_ = true;
+  changed_ = true;
 }
 
 std::vector<std::uint64_t> Controller::propose(Clock::time_point now) {
@@ -92,8 +92,8 @@ std::vector<std::uint64_t> Controller::propose(Clock::time_point now) {
     table_->inspect(*joined_, now, stalls_);
     talk = talk || proposed_parameters_ || table_->overdue(now);
   }
-  words[0] = ~((talk ? kTalks : 0) | (news_ ? kNews : 0));
-  news_ = false;
+  words[0] = ~((talk ? kTalks : 0) | (changed_ ? kChanges : 0));
+  changed_ = false;
   ++statistics_.cycles;
   return words;
 }
@@ -126,7 +126,7 @@ void Controller::withhold(const Submission& submission, std::span<std::uint64_t>
 
 void Controller::conclude(std::span<const std::uint64_t> all) {
   talks_ = (all[0] & kTalks) == 0;
-  anybodys_news_ = (all[0] & kNews) == 0;
+  anybody_changed_ = (all[0] & kChanges) == 0;
   if (talks_) ++statistics_.talks;
   std::vector<std::uint32_t> positions = agreed_positions(all.subspan(1));
   keep_whole_groups(positions);
@@ -165,12 +165,12 @@ std::vector<std::uint32_t> Controller::agreed_positions(std::span<const std::uin
 void Controller::keep_whole_groups(std::vector<std::uint32_t>& positions) const {
   std::unordered_map<std::string_view, std::uint32_t> counts;
   for (const std::uint32_t position : positions) {
-    const Request& request = *cache_.at(position);
+    const TensorRequest& request = *cache_.at(position);
     if (!request.group.empty()) ++counts[request.group];
   }
   if (counts.empty()) return;
   std::erase_if(positions, [&](std::uint32_t position) {
-    const Request& request = *cache_.at(position);
+    const TensorRequest& request = *cache_.at(position);
     return !request.group.empty() && counts[request.group] != request.group_size;
   });
 }
@@ -181,13 +181,13 @@ std::vector<std::string> Controller::objections(const std::vector<std::uint32_t>
   std::vector<std::string> errors(positions.size());
   std::unordered_map<std::string_view, std::string> causes;  // by group
   for (std::size_t i = 0; i < positions.size(); ++i) {
-    const Request& request = *cache_.at(positions[i]);
+    const TensorRequest& request = *cache_.at(positions[i]);
     errors[i] = objection(request, *joined_, options_.names);
     if (!errors[i].empty() && !request.group.empty()) causes.emplace(request.group, errors[i]);
   }
   if (causes.empty()) return errors;
   for (std::size_t i = 0; i < positions.size(); ++i) {
-    const Request& request = *cache_.at(positions[i]);
+    const TensorRequest& request = *cache_.at(positions[i]);
     const auto cause = causes.find(request.group);
     if (errors[i].empty() && cause != causes.end()) {
       errors[i] = fails_with_group(request, cause->second);

@@ -73,7 +73,7 @@ class Controller {
   bool joined() const { return joined_self_; }
 
   /// Something was added since this rank last proposed.
-  bool news() const { return news_; }
+  bool has_changes() const { return changed_; }
   /// Requests or a join are still open.
   bool pending() const { return joined_self_ || !submissions_.empty(); }
 
@@ -83,8 +83,8 @@ class Controller {
   void conclude(std::span<const std::uint64_t> all);
   /// Some rank has something that the cache does not decide.
   bool talks() const { return talks_; }
-  /// Some rank had news in this cycle.
-  bool anybodys_news() const { return anybodys_news_; }
+  /// Some rank had changes in this cycle.
+  bool anybody_changed() const { return anybody_changed_; }
   Report report();
   /// Rank 0 only.
   Decision decide(Report&& all, Clock::time_point now);
@@ -127,7 +127,7 @@ class Controller {
     State state = State::kWaiting;
   };
   using Submissions = std::list<Submission>;
-  struct Place {
+  struct Entry {
     Submissions::iterator submission;
     std::size_t index;
   };
@@ -143,13 +143,13 @@ class Controller {
   ControllerOptions options_;
   Cache cache_;
   Submissions submissions_;                           // in order of add()
-  std::unordered_map<std::string_view, Place> open_;  // by name
+  std::unordered_map<std::string_view, Entry> open_;  // by name
   std::vector<std::uint32_t> positions_;              // scratch of offer()
   std::shared_ptr<const RankSet> joined_;             // the same on every rank
   bool joined_self_ = false;                          // called for
   bool join_proposed_ = false;  // since a cycle began: nothing is offered as a hit any more
   bool join_reported_ = false;
-  bool news_ = false, talks_ = false, anybodys_news_ = false;
+  bool changed_ = false, talks_ = false, anybody_changed_ = false;
   std::vector<Ready> ready_;
   std::optional<std::int32_t> all_joined_;
   Parameters parameters_;

@@ -17,7 +17,7 @@ constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kAloneBytesMin = std::uint64_t{1} << 20;
 
 // Saturated, since a shape is whatever a caller wrote.
-std::uint64_t bytes_of(const Request& request) {
+std::uint64_t bytes_of(const TensorRequest& request) {
   std::uint64_t bytes = size_of(request.dtype).value();
   for (const std::int64_t size : request.shape) {
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) return kEndless;
@@ -26,15 +26,15 @@ std::uint64_t bytes_of(const Request& request) {
 }
 
 bool fusible(const Ready& ready) {
-  const Request& request = *ready.response.request;
+  const TensorRequest& request = *ready.response.request;
   return ready.response.error.empty() && request.collective == Collective::kAllreduce &&
          !request.adasum;
 }
 
 // Whether two fusible ones may share a buffer.
 bool of_one_kind(const Ready& a, const Ready& b) {
-  const Request& x = *a.response.request;
-  const Request& y = *b.response.request;
+  const TensorRequest& x = *a.response.request;
+  const TensorRequest& y = *b.response.request;
   return x.dtype == y.dtype && x.reduction == y.reduction && x.device == y.device &&
          same_scaling(x, y) && x.leaves_out_joined == y.leaves_out_joined &&
          (a.joined == b.joined || *a.joined == *b.joined);

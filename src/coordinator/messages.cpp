@@ -24,7 +24,7 @@ std::uint32_t count_of(std::size_t size) {
   return static_cast<std::uint32_t>(size);
 }
 
-void write(Writer& writer, const Request& request) {
+void write(Writer& writer, const TensorRequest& request) {
   writer.text(request.name).u8(static_cast<std::uint8_t>(request.collective));
   writer.u8(static_cast<std::uint8_t>(request.reduction)).flag(request.adasum);
   writer.u8(static_cast<std::uint8_t>(request.dtype)).u32(count_of(request.shape.size()));
@@ -57,7 +57,7 @@ class Parser : public Reader {
 };
 
 SharedRequest Parser::request() {
-  Request request;
+  TensorRequest request;
   request.name = text();
   request.collective = static_cast<Collective>(below(kCollectiveCount));
   request.reduction = static_cast<Reduction>(below(kReductionCount));
@@ -75,7 +75,7 @@ SharedRequest Parser::request() {
   request.device = i32();
   request.group = text();
   request.group_size = u32();
-  return std::make_shared<const Request>(std::move(request));
+  return std::make_shared<const TensorRequest>(std::move(request));
 }
 
 RankSet Parser::ranks() {

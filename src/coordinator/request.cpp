@@ -13,13 +13,13 @@ bool own_first_dimension(Collective collective) {
   return collective == Collective::kAllgather || collective == Collective::kAlltoall;
 }
 
-bool same_shape(const Request& a, const Request& b) {
+bool same_shape(const TensorRequest& a, const TensorRequest& b) {
   if (a.shape.size() != b.shape.size()) return false;
   const std::ptrdiff_t skipped = own_first_dimension(a.collective) && !a.shape.empty() ? 1 : 0;
   return std::equal(a.shape.begin() + skipped, a.shape.end(), b.shape.begin() + skipped);
 }
 
-bool same_arithmetic(const Request& a, const Request& b) {
+bool same_arithmetic(const TensorRequest& a, const TensorRequest& b) {
   if (!reduces(a.collective)) return true;
   if (a.adasum != b.adasum) return false;
   if (!a.adasum && a.reduction != b.reduction) return false;
@@ -33,7 +33,7 @@ std::string shortest(double value) {
 
 }  // namespace
 
-bool same_scaling(const Request& a, const Request& b) {
+bool same_scaling(const TensorRequest& a, const TensorRequest& b) {
   // By bits, so that a factor that is no number agrees with itself.
   const auto same = [](double x, double y) {
     return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
@@ -41,7 +41,7 @@ bool same_scaling(const Request& a, const Request& b) {
   return same(a.prescale, b.prescale) && same(a.postscale, b.postscale);
 }
 
-bool agree(const Request& a, const Request& b) {
+bool agree(const TensorRequest& a, const TensorRequest& b) {
   if (a.collective != b.collective || a.group_size != b.group_size || a.group != b.group) {
     return false;
   }
@@ -50,7 +50,7 @@ bool agree(const Request& a, const Request& b) {
          (!has_root(a.collective) || a.root == b.root) && (a.device < 0) == (b.device < 0);
 }
 
-std::string describe(const Request& request, const RankNames& names) {
+std::string describe(const TensorRequest& request, const RankNames& names) {
   std::string text(name(request.collective));
   if (reduces(request.collective)) {
     text.append(" ").append(request.adasum ? "adasum" : name(request.reduction));

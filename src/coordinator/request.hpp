@@ -16,7 +16,7 @@ namespace farandole::coordinator {
 
 /// What one rank asks for: a named tensor, and what is to be done with it. Immutable and shared:
 /// in a simulation of many ranks they all hold the same one.
-struct Request {
+struct TensorRequest {
   std::string name;  // unique among the requests of a rank that are not done
   Collective collective = Collective::kAllreduce;  // allreduce, broadcast, reducescatter,
                                                    // allgather, alltoall or barrier
@@ -32,17 +32,17 @@ struct Request {
   std::string group;               // the same for all that run together; empty: alone
   std::uint32_t group_size = 1;
 
-  bool operator==(const Request&) const = default;
+  bool operator==(const TensorRequest&) const = default;
 };
-using SharedRequest = std::shared_ptr<const Request>;
+using SharedRequest = std::shared_ptr<const TensorRequest>;
 
-bool same_scaling(const Request& a, const Request& b);
+bool same_scaling(const TensorRequest& a, const TensorRequest& b);
 
 /// Whether requests of two ranks for one name are for one operation. The first dimension of an
 /// allgather and an alltoall is each rank's own affair: the data plane exchanges it.
-bool agree(const Request& a, const Request& b);
+bool agree(const TensorRequest& a, const TensorRequest& b);
 
 /// "allreduce sum float32[2, 3]", with root, group, factors and device where they matter.
-std::string describe(const Request& request, const RankNames& names = {});
+std::string describe(const TensorRequest& request, const RankNames& names = {});
 
 }  // namespace farandole::coordinator

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kNamesMax = 8;  // of a message that lists the names of a group
 
-std::string title(const Request& request) {
+std::string title(const TensorRequest& request) {
   return (request.collective == Collective::kBarrier ? "barrier '" : "tensor '") + request.name +
          "'";
 }
@@ -27,7 +27,8 @@ std::string dispute(const Report::Item& item, const RankNames& names) {
 
 }  // namespace
 
-std::string objection(const Request& request, const RankSet& neutral, const RankNames& names) {
+std::string objection(const TensorRequest& request, const RankSet& neutral,
+                      const RankNames& names) {
   if (neutral.empty()) return {};
   if (request.collective == Collective::kBroadcast && neutral.contains(request.root)) {
     return title(request) + " (" + describe(request, names) +
@@ -40,7 +41,7 @@ std::string objection(const Request& request, const RankSet& neutral, const Rank
   return {};
 }
 
-std::string fails_with_group(const Request& request, const std::string& cause) {
+std::string fails_with_group(const TensorRequest& request, const std::string& cause) {
   return title(request) + " fails with its group '" + request.group + "': " + cause;
 }
 
@@ -54,7 +55,7 @@ struct Table::Groups {
   std::vector<std::size_t> of;       // by entry: the number of its label, or kNone
   std::unordered_map<std::string_view, std::size_t> numbers;
 
-  std::size_t number(const Request& request) {
+  std::size_t number(const TensorRequest& request) {
     if (request.group.empty()) return kNone;
     const auto [place, fresh] = numbers.emplace(request.group, groups.size());
     if (fresh) {
@@ -106,7 +107,7 @@ std::string Table::waiting(const Entry& entry, const RankSet& joined, Clock::tim
   using std::chrono::milliseconds, std::chrono::seconds, std::chrono::duration_cast;
   auto time = duration_cast<milliseconds>(now - entry.since);
   if (time >= seconds(1)) time = duration_cast<seconds>(time);
-  const Request& request = *entry.item.request;
+  const TensorRequest& request = *entry.item.request;
   const RankSet& asked = entry.item.ranks;
   const RankSet missing = asked.without(limits_.rank_count).minus(joined);
   const RankNames& names = limits_.names;

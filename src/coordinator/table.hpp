@@ -14,10 +14,10 @@
 namespace farandole::coordinator {
 
 /// Why `request` cannot run while the ranks of `neutral` take part without data; empty if it can.
-std::string objection(const Request& request, const RankSet& neutral, const RankNames& names);
+std::string objection(const TensorRequest& request, const RankSet& neutral, const RankNames& names);
 
 /// What is said of a member of a group that fails because of another one.
-std::string fails_with_group(const Request& request, const std::string& cause);
+std::string fails_with_group(const TensorRequest& request, const std::string& cause);
 
 /// Rank 0's: the names that some ranks have asked for and others not yet, in order of arrival.
 class Table {

@@ -20,21 +20,21 @@ OperationId message_id(const Group& group, Rank from, Rank to, std::uint32_t num
 BatchOperation::BatchOperation(BatchSpec spec)
     : Operation(std::move(spec.terms)),
       spec_(std::move(spec)),
-      slots_(spec_.messages.size()),
-      open_count_(slots_.size()) {
+      entries_(spec_.messages.size()),
+      open_count_(entries_.size()) {
   const Group& ranks = group();
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
     const MessageSpec& message = spec_.messages[i];
-    Slot& slot = slots_[i];
-    Transfer& transfer = message.sends ? static_cast<Transfer&>(slot.send) : slot.receive;
+    Entry& entry = entries_[i];
+    Transfer& transfer = message.sends ? static_cast<Transfer&>(entry.send) : entry.receive;
     transfer.peer = ranks.world_ranks[static_cast<std::size_t>(message.peer.value())];
     transfer.tag.operation = message.sends
                                  ? message_id(ranks, ranks.self, message.peer, message.number)
                                  : message_id(ranks, message.peer, ranks.self, message.number);
     transfer.signature = message.signature;
     transfer.bytes = message.bytes;
-    slot.send.source = message.data;
-    slot.receive.target = message.data;
+    entry.send.source = message.data;
+    entry.receive.target = message.data;
   }
 }
 
@@ -44,12 +44,12 @@ bool BatchOperation::begin() {
   }
   // Receives first: a message that finds its receive posted needs not be set aside.
   for (const bool receives : {true, false}) {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (spec_.messages[i].sends == receives) continue;
       if (receives) {
-        transport(i).post(slots_[i].receive);
+        transport(i).post(entries_[i].receive);
       } else {
-        transport(i).post(slots_[i].send);
+        transport(i).post(entries_[i].send);
       }
     }
   }
@@ -59,8 +59,8 @@ bool BatchOperation::begin() {
 
 bool BatchOperation::advance() {
   bool moved = false;
-  for (std::size_t i = 0; i < slots_.size() && disagreement_ == nullptr; ++i) {
-    if (!slots_[i].open) continue;
+  for (std::size_t i = 0; i < entries_.size() && disagreement_ == nullptr; ++i) {
+    if (!entries_[i].open) continue;
     const Transfer& at = transfer(i);
     if (at.state == TransferState::kDone) {
       close(i);
@@ -79,7 +79,7 @@ bool BatchOperation::advance() {
 }
 
 void BatchOperation::close(std::size_t i) {
-  slots_[i].open = false;
+  entries_[i].open = false;
   --open_count_;
 }
 
@@ -89,9 +89,9 @@ void BatchOperation::disagreed(Error error) {
   close(disagreeing_);
 }
 
-void BatchOperation::withdraw(Farewell& words) const {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (!slots_[i].open) continue;
+void BatchOperation::withdraw(FinalState& words) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (!entries_[i].open) continue;
     const MessageSpec& message = spec_.messages[i];
     words.withdraw_message({group().communicator, message.peer.value()}, message.sends,
                            message.number);
@@ -100,24 +100,24 @@ void BatchOperation::withdraw(Farewell& words) const {
 
 bool BatchOperation::cancel() {
   bool clear = true;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].open) clear &= transport(i).cancel(transfer(i).tag.operation);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].open) clear &= transport(i).cancel(transfer(i).tag.operation);
   }
   return clear;
 }
 
 std::optional<Rank> BatchOperation::lost_peer() const {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].open && transfer(i).lost_peer()) return transfer(i).peer;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].open && transfer(i).lost_peer()) return transfer(i).peer;
   }
   return std::nullopt;
 }
 
-bool BatchOperation::done_by(Rank world_rank, const Farewell& farewell) const {
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
+bool BatchOperation::done_by(Rank world_rank, const FinalState& final_state) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
     if (transfer(i).peer != world_rank) continue;
-    const auto found = farewell.messages.find({group().communicator, group().self.value()});
-    if (found == farewell.messages.end()) return false;
+    const auto found = final_state.messages.find({group().communicator, group().self.value()});
+    if (found == final_state.messages.end()) return false;
     const MessageSpec& message = spec_.messages[i];
     const std::uint32_t its = message.sends ? found->second.received : found->second.sent;
     if (message.number >= its) return false;
@@ -138,8 +138,8 @@ std::string BatchOperation::description() const {
 
 std::string BatchOperation::state() const {
   std::string text = description();
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].open) text += describe(transfer(i), spec_.messages[i].sends);
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].open) text += describe(transfer(i), spec_.messages[i].sends);
   }
   return text;
 }

@@ -48,21 +48,21 @@ class BatchOperation final : public Operation {
   explicit BatchOperation(BatchSpec spec);
 
   void disagreed(Error error) override;
-  void withdraw(Farewell& words) const override;
+  void withdraw(FinalState& words) const override;
   std::optional<Rank> lost_peer() const override;
-  bool done_by(Rank world_rank, const Farewell& farewell) const override;
+  bool done_by(Rank world_rank, const FinalState& final_state) const override;
   std::string description() const override;
   std::string state() const override;
 
  private:
-  struct Slot {
+  struct Entry {
     Send send;
     Receive receive;
     bool open = true;
   };
   const Transfer& transfer(std::size_t i) const {
-    return spec_.messages[i].sends ? static_cast<const Transfer&>(slots_[i].send)
-                                   : slots_[i].receive;
+    return spec_.messages[i].sends ? static_cast<const Transfer&>(entries_[i].send)
+                                   : entries_[i].receive;
   }
   Transport& transport(std::size_t i) const {
     return *group().transports[static_cast<std::size_t>(spec_.messages[i].peer.value())];
@@ -74,8 +74,8 @@ class BatchOperation final : public Operation {
   std::uint64_t progress() const override { return 0; }  // makes no claims
   void close(std::size_t i);
 
-  const BatchSpec spec_;     // without its terms, which are terms()
-  std::vector<Slot> slots_;  // [messages]
+  const BatchSpec spec_;        // without its terms, which are terms()
+  std::vector<Entry> entries_;  // [messages]
   std::size_t open_count_ = 0;
   std::size_t disagreeing_ = 0;  // the message of disagreement()
 };

@@ -17,7 +17,7 @@ constexpr Bytes kCopiedBytes{std::size_t{64} << 10};
 // Elements that are worked on between two looks at the transports, before and after the rounds.
 constexpr Count kPiece{std::size_t{16} << 10};
 
-std::size_t slots_of(const BoundProgram& bound) {
+std::size_t live_actions_of(const BoundProgram& bound) {
   return bound.is_whole() ? bound.actions().size() : bound.program().actions_per_round_max;
 }
 
@@ -35,21 +35,21 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
       spec_(std::move(spec)),
       whole_(spec_.bound->is_whole()),
       to_memory_(outgrows_caches(spec_.bound->terms())),
-      slots_(slots_of(*spec_.bound)),
+      live_(live_actions_of(*spec_.bound)),
       binder_(spec_.bound->binder()) {
   set_buffers(spec_.in, spec_.out);
   const BoundTerms& terms = spec_.bound->terms();
-  for (Slot& slot : slots_) {
-    slot.owner = this;
-    slot.send.signature = spec_.signature;
-    slot.receive.signature = spec_.signature;
-    slot.send.one_sends = slot.receive.one_sends = terms.collective == Collective::kBroadcast;
-    slot.receive.context = &slot;
+  for (LiveAction& live : live_) {
+    live.owner = this;
+    live.send.signature = spec_.signature;
+    live.receive.signature = spec_.signature;
+    live.send.one_sends = live.receive.one_sends = terms.collective == Collective::kBroadcast;
+    live.receive.context = &live;
     // An allreduce in place takes its results where peers read its input.
-    slot.receive.peer_has_read = terms.in_offset && terms.collective == Collective::kAllreduce;
-    slot.receive.buffer_bytes = terms.out_bytes;
+    live.receive.peer_has_read = terms.in_offset && terms.collective == Collective::kAllreduce;
+    live.receive.buffer_bytes = terms.out_bytes;
   }
-  if (!whole_) actions_.reserve(slots_.size());
+  if (!whole_) actions_.reserve(live_.size());
   for (const BoundRound& each : spec_.bound->rounds()) {
     attach(spec_.bound->actions(), each);
     make_room_for_arrivals(each);
@@ -57,25 +57,25 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
 }
 
 std::optional<Rank> CollectiveOperation::lost_peer() const {
-  for (const Slot& slot : round()) {
-    if (slot.state == Slot::State::kDone || slot.transfer == nullptr) continue;
-    if (slot.transfer->lost_peer()) return slot.transfer->peer;
+  for (const LiveAction& live : round()) {
+    if (live.state == LiveAction::State::kDone || live.transfer == nullptr) continue;
+    if (live.transfer->lost_peer()) return live.transfer->peer;
   }
   return std::nullopt;
 }
 
-bool CollectiveOperation::done_by(Rank, const Farewell& farewell) const {
-  return farewell.has_done(spec_.id.communicator, spec_.id.sequence);
+bool CollectiveOperation::done_by(Rank, const FinalState& final_state) const {
+  return final_state.has_done(spec_.id.communicator, spec_.id.sequence);
 }
 
-void CollectiveOperation::withdraw(Farewell& words) const {
+void CollectiveOperation::withdraw(FinalState& words) const {
   words.withdraw_collective(spec_.id.communicator, spec_.id.sequence);
 }
 
 std::uint64_t CollectiveOperation::progress() const {
   std::uint64_t moved = entered_ * 31 + open_count_ + worked_.value();
-  for (const Slot& slot : round()) {
-    moved += slot.send.moved.value() + slot.receive.moved.value();
+  for (const LiveAction& live : round()) {
+    moved += live.send.moved.value() + live.receive.moved.value();
   }
   return moved;
 }
@@ -141,10 +141,10 @@ bool CollectiveOperation::device_is_clear() {
   Device& device = *spec_.device;
   if (work_ != Device::kDone && device.is_done(work_)) work_ = Device::kDone;
   bool clear = work_ == Device::kDone;
-  for (Slot& slot : round()) {
-    if (slot.state != Slot::State::kWorking) continue;
-    if (device.is_done(slot.work)) {
-      slot.state = Slot::State::kDone;
+  for (LiveAction& live : round()) {
+    if (live.state != LiveAction::State::kWorking) continue;
+    if (device.is_done(live.work)) {
+      live.state = LiveAction::State::kDone;
     } else {
       clear = false;
     }
@@ -203,127 +203,127 @@ bool CollectiveOperation::bind_round() {
 
 void CollectiveOperation::attach(std::span<const BoundAction> actions, const BoundRound& round) {
   for (std::uint32_t i = round.first; i < round.first + round.count; ++i) {
-    attach(slots_[i], actions[i]);
+    attach(live_[i], actions[i]);
   }
 }
 
-void CollectiveOperation::attach(Slot& slot, const BoundAction& bound) {
+void CollectiveOperation::attach(LiveAction& live, const BoundAction& bound) {
   const auto index_of = [this](std::uint32_t index) {
-    return index == BoundAction::kNone ? nullptr : &slots_[index];
+    return index == BoundAction::kNone ? nullptr : &live_[index];
   };
-  slot.bound = &bound;
-  slot.rides = index_of(bound.rides);
-  slot.transfer = nullptr;
+  live.bound = &bound;
+  live.rides = index_of(bound.rides);
+  live.transfer = nullptr;
   if (bound.is_local()) return;
   const auto peer = static_cast<std::size_t>(bound.peer);
-  slot.transport = group().transports[peer];
-  slot.transfer = bound.sends() ? static_cast<Transfer*>(&slot.send) : &slot.receive;
-  slot.transfer->peer = group().world_ranks[peer];
-  slot.transfer->tag.lane = static_cast<std::uint32_t>(bound.action->lane);
-  slot.transfer->bytes = bound.bytes;
-  const Slot* const leader = index_of(bound.behind);
+  live.transport = group().transports[peer];
+  live.transfer = bound.sends() ? static_cast<Transfer*>(&live.send) : &live.receive;
+  live.transfer->peer = group().world_ranks[peer];
+  live.transfer->tag.lane = static_cast<std::uint32_t>(bound.action->lane);
+  live.transfer->bytes = bound.bytes;
+  const LiveAction* const leader = index_of(bound.behind);
   const Receive* const behind = leader == nullptr ? nullptr : &leader->receive;
-  slot.send.behind = behind;
-  slot.send.context = index_of(bound.along);
-  slot.send.along = slot.send.context == nullptr ? nullptr : &CollectiveOperation::copy_along;
-  slot.receive.behind = behind;
-  slot.receive.leads_sends = bound.leads_sends;
+  live.send.behind = behind;
+  live.send.context = index_of(bound.along);
+  live.send.along = live.send.context == nullptr ? nullptr : &CollectiveOperation::copy_along;
+  live.receive.behind = behind;
+  live.receive.leads_sends = bound.leads_sends;
   const bool consumes = bound.reduces() && spec_.device->works_at_once();
-  slot.receive.consume = consumes ? &CollectiveOperation::consume : nullptr;
+  live.receive.consume = consumes ? &CollectiveOperation::consume : nullptr;
 }
 
 void CollectiveOperation::make_room_for_arrivals(const BoundRound& round) {
   if (spec_.device->works_at_once()) return;
   std::size_t bytes = 0;
-  for (const Slot& slot : std::span(slots_).subspan(round.first, round.count)) {
-    if (slot.receives() && slot.bound->reduces()) bytes += slot.bound->bytes.value();
+  for (const LiveAction& live : std::span(live_).subspan(round.first, round.count)) {
+    if (live.receives() && live.bound->reduces()) bytes += live.bound->bytes.value();
   }
   if (arrivals_.size() < bytes) arrivals_.resize(bytes);
 }
 
 void CollectiveOperation::open_round() {
   std::byte* arrival = arrivals_.data();
-  for (Slot& slot : round()) {
+  for (LiveAction& live : round()) {
     if (spec_.device->works_at_once()) break;
-    if (!slot.receives() || !slot.bound->reduces()) continue;
-    slot.arrival = arrival;
-    arrival += slot.bound->bytes.value();
+    if (!live.receives() || !live.bound->reduces()) continue;
+    live.arrival = arrival;
+    arrival += live.bound->bytes.value();
   }
   open_count_ = round_.count;
   std::uint32_t at = round_.posted_first;
   while (at != BoundAction::kNone) {
-    Slot& slot = slots_[at];
-    at = slot.bound->next;
-    slot.state = Slot::State::kHeld;
-    if (!slot.bound->held) open(slot);
+    LiveAction& live = live_[at];
+    at = live.bound->next;
+    live.state = LiveAction::State::kHeld;
+    if (!live.bound->held) open(live);
   }
 }
 
-void CollectiveOperation::open(Slot& slot) {
-  slot.state = Slot::State::kOpen;
-  if (slot.receives()) {
-    slot.written = at(slot.bound->target);
-    slot.operand_data = at(slot.bound->operand);
-    slot.receive.tag.operation = spec_.id;
-    slot.receive.target = slot.arrival != nullptr ? slot.arrival : slot.written;
-    slot.transport->post(slot.receive);
-  } else if (slot.transfer != nullptr) {
-    slot.send.tag.operation = spec_.id;
-    slot.send.source = at(slot.bound->source);
-    slot.send.peer_reads = false;
-    slot.transport->post(slot.send);
+void CollectiveOperation::open(LiveAction& live) {
+  live.state = LiveAction::State::kOpen;
+  if (live.receives()) {
+    live.written = at(live.bound->target);
+    live.operand_data = at(live.bound->operand);
+    live.receive.tag.operation = spec_.id;
+    live.receive.target = live.arrival != nullptr ? live.arrival : live.written;
+    live.transport->post(live.receive);
+  } else if (live.transfer != nullptr) {
+    live.send.tag.operation = spec_.id;
+    live.send.source = at(live.bound->source);
+    live.send.peer_reads = false;
+    live.transport->post(live.send);
   } else {
-    run_locally(slot);
+    run_locally(live);
   }
 }
 
-void CollectiveOperation::run_locally(Slot& slot) {
-  const BoundAction& bound = *slot.bound;
-  slot.written = at(bound.target);
-  slot.operand_data = at(bound.operand);
-  slot.receive.start();
-  if (slot.rides != nullptr && at(bound.source) != slot.written) return;
-  start(slot, bound.reduces() ? reduction(slot, Bytes{0}, at(bound.source), bound.source.bytes)
-                              : copying(slot, Bytes{0}, bound.source.bytes));
+void CollectiveOperation::run_locally(LiveAction& live) {
+  const BoundAction& bound = *live.bound;
+  live.written = at(bound.target);
+  live.operand_data = at(bound.operand);
+  live.receive.start();
+  if (live.rides != nullptr && at(bound.source) != live.written) return;
+  start(live, bound.reduces() ? reduction(live, Bytes{0}, at(bound.source), bound.source.bytes)
+                              : copying(live, Bytes{0}, bound.source.bytes));
 }
 
-void CollectiveOperation::start(Slot& slot, const LocalWork& work) {
-  slot.work = spec_.device->start(work);
-  if (slot.work != Device::kDone) {
-    slot.state = Slot::State::kWorking;
+void CollectiveOperation::start(LiveAction& live, const LocalWork& work) {
+  live.work = spec_.device->start(work);
+  if (live.work != Device::kDone) {
+    live.state = LiveAction::State::kWorking;
     return;
   }
-  slot.state = Slot::State::kDone;
+  live.state = LiveAction::State::kDone;
   --open_count_;
 }
 
-LocalWork CollectiveOperation::copying(const Slot& slot, Bytes offset, Bytes bytes) const {
+LocalWork CollectiveOperation::copying(const LiveAction& live, Bytes offset, Bytes bytes) const {
   const DType dtype = spec_.bound->binding().dtype;
   return {.kind = LocalWork::Kind::kCopy,
           .to_memory = to_memory_,
           .dtype = dtype,
-          .target = slot.written + offset.value(),
-          .left = at(slot.bound->source) + offset.value(),
+          .target = live.written + offset.value(),
+          .left = at(live.bound->source) + offset.value(),
           .count = Count{bytes.value() / size_of(dtype).value()}};
 }
 
 /// A copy that rides a send, which only devices do that work at once.
-void CollectiveOperation::copy(Slot& slot, Bytes bytes) const {
-  spec_.device->start(copying(slot, slot.receive.moved, bytes));
-  slot.receive.moved += bytes;
+void CollectiveOperation::copy(LiveAction& live, Bytes bytes) const {
+  spec_.device->start(copying(live, live.receive.moved, bytes));
+  live.receive.moved += bytes;
 }
 
 bool CollectiveOperation::poll_round() {
   bool changed = false;
-  for (Slot& slot : round()) {
+  for (LiveAction& live : round()) {
     if (failing_) break;
-    if (slot.state == Slot::State::kHeld && (&slot)[-1].state == Slot::State::kDone) {
-      open(slot);
+    if (live.state == LiveAction::State::kHeld && (&live)[-1].state == LiveAction::State::kDone) {
+      open(live);
       changed = true;
     }
-    if (slot.state == Slot::State::kOpen) changed |= close(slot);
-    if (slot.state == Slot::State::kWorking && spec_.device->is_done(slot.work)) {
-      slot.state = Slot::State::kDone;
+    if (live.state == LiveAction::State::kOpen) changed |= close(live);
+    if (live.state == LiveAction::State::kWorking && spec_.device->is_done(live.work)) {
+      live.state = LiveAction::State::kDone;
       --open_count_;
       changed = true;
     }
@@ -333,25 +333,25 @@ bool CollectiveOperation::poll_round() {
 
 /// Of a copy that rides a send; true if it moved itself. What the transport does not read, because
 /// peers do, or has not read when it is done, is copied here.
-bool CollectiveOperation::copy_further(Slot& slot) {
+bool CollectiveOperation::copy_further(LiveAction& live) {
   const bool alone =
-      to_memory_ || slot.rides->send.peer_reads || slot.rides->state == Slot::State::kDone;
-  const Bytes left = slot.bound->source.bytes - slot.receive.moved;
-  if (alone) copy(slot, std::min(left, kCopiedBytes));
-  if (slot.receive.moved == slot.bound->source.bytes) slot.receive.finish();
+      to_memory_ || live.rides->send.peer_reads || live.rides->state == LiveAction::State::kDone;
+  const Bytes left = live.bound->source.bytes - live.receive.moved;
+  if (alone) copy(live, std::min(left, kCopiedBytes));
+  if (live.receive.moved == live.bound->source.bytes) live.receive.finish();
   return alone;
 }
 
-bool CollectiveOperation::close(Slot& slot) {
-  const bool copied = slot.rides != nullptr && copy_further(slot);
-  const Transfer& transfer = slot.rides != nullptr ? slot.receive : *slot.transfer;
+bool CollectiveOperation::close(LiveAction& live) {
+  const bool copied = live.rides != nullptr && copy_further(live);
+  const Transfer& transfer = live.rides != nullptr ? live.receive : *live.transfer;
   if (transfer.state == TransferState::kActive) return copied;
-  if (transfer.state == TransferState::kDone && slot.arrival != nullptr) {
-    start(slot, reduction(slot, Bytes{0}, slot.arrival, slot.bound->bytes));
+  if (transfer.state == TransferState::kDone && live.arrival != nullptr) {
+    start(live, reduction(live, Bytes{0}, live.arrival, live.bound->bytes));
     return true;
   }
   if (transfer.state == TransferState::kDone) {
-    slot.state = Slot::State::kDone;
+    live.state = LiveAction::State::kDone;
     --open_count_;
     return true;
   }
@@ -362,19 +362,19 @@ bool CollectiveOperation::close(Slot& slot) {
   return true;
 }
 
-LocalWork CollectiveOperation::reduction(const Slot& slot, Bytes offset, const std::byte* incoming,
-                                         Bytes bytes) const {
+LocalWork CollectiveOperation::reduction(const LiveAction& live, Bytes offset,
+                                         const std::byte* incoming, Bytes bytes) const {
   const DType dtype = spec_.bound->binding().dtype;
-  const std::byte *left = slot.operand_data + offset.value(), *right = incoming;
-  if (slot.bound->action->incoming_first) std::swap(left, right);
+  const std::byte *left = live.operand_data + offset.value(), *right = incoming;
+  if (live.bound->action->incoming_first) std::swap(left, right);
   return {.kind = LocalWork::Kind::kReduce,
           .dtype = dtype,
-          .target = slot.written + offset.value(),
+          .target = live.written + offset.value(),
           .left = left,
           .right = right,
           .count = Count{bytes.value() / size_of(dtype).value()},
           .kernel = spec_.kernel,
-          .divisor = divides_at(*slot.bound->action) ? spec_.divisor : 1};
+          .divisor = divides_at(*live.bound->action) ? spec_.divisor : 1};
 }
 
 /// Whether the action's result goes into the average as it is.
@@ -385,14 +385,14 @@ bool CollectiveOperation::divides_at(const Action& action) const {
 }
 
 void CollectiveOperation::consume(void* context, Bytes offset, const std::byte* data, Bytes bytes) {
-  const Slot& slot = *static_cast<const Slot*>(context);
-  const CollectiveOperation& owner = *slot.owner;
-  owner.spec_.device->start(owner.reduction(slot, offset, data, bytes));
+  const LiveAction& live = *static_cast<const LiveAction*>(context);
+  const CollectiveOperation& owner = *live.owner;
+  owner.spec_.device->start(owner.reduction(live, offset, data, bytes));
 }
 
 void CollectiveOperation::copy_along(void* context, Bytes end) {
-  Slot& slot = *static_cast<Slot*>(context);
-  if (slot.receive.moved < end) slot.owner->copy(slot, end - slot.receive.moved);
+  LiveAction& live = *static_cast<LiveAction*>(context);
+  if (live.receive.moved < end) live.owner->copy(live, end - live.receive.moved);
 }
 
 std::string CollectiveOperation::description() const {
@@ -403,10 +403,10 @@ std::string CollectiveOperation::state() const {
   std::string text = description() + " by " + spec_.bound->program().algorithm + ": instruction " +
                      std::to_string(round_.position) + " of " +
                      std::to_string(spec_.bound->program().instructions.size());
-  for (const Slot& slot : round()) {
-    if (slot.state == Slot::State::kDone) continue;
-    if (slot.transfer != nullptr) text += describe(*slot.transfer, !slot.receives());
-    if (slot.state == Slot::State::kHeld) text += " held";
+  for (const LiveAction& live : round()) {
+    if (live.state == LiveAction::State::kDone) continue;
+    if (live.transfer != nullptr) text += describe(*live.transfer, !live.receives());
+    if (live.state == LiveAction::State::kHeld) text += " held";
   }
   return text;
 }

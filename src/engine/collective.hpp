@@ -63,20 +63,20 @@ class CollectiveOperation final : public Operation {
   }
   const OperationId* id() const override { return &spec_.id; }
   Signature signature() const override { return spec_.signature; }
-  void withdraw(Farewell& words) const override;
+  void withdraw(FinalState& words) const override;
   std::optional<Rank> lost_peer() const override;
-  bool done_by(Rank world_rank, const Farewell& farewell) const override;
+  bool done_by(Rank world_rank, const FinalState& final_state) const override;
   std::string description() const override;
   std::string state() const override;
 
  private:
   /// An action and its transfer.
-  struct Slot {
+  struct LiveAction {
     // The same in every run.
     const BoundAction* bound = nullptr;
     Transport* transport = nullptr;
-    Transfer* transfer = nullptr;  // `send` or `receive`; none if it is local
-    const Slot* rides = nullptr;   // a copy: the send during which it is made
+    Transfer* transfer = nullptr;       // `send` or `receive`; none if it is local
+    const LiveAction* rides = nullptr;  // a copy: the send during which it is made
     const CollectiveOperation* owner = nullptr;
     // Of this run.
     enum class State : std::uint8_t { kHeld, kOpen, kWorking, kDone } state = State::kDone;
@@ -97,26 +97,27 @@ class CollectiveOperation final : public Operation {
   bool awaits_device() const override { return !spec_.device->works_at_once(); }
   std::optional<LocalWork> last_work() const;
   bool work_on(const LocalWork& work, bool& moved);
-  void start(Slot& slot, const LocalWork& work);
+  void start(LiveAction& live, const LocalWork& work);
   bool device_is_clear();
   void make_room_for_arrivals(const BoundRound& round);
   bool next_round();  // false at the end of the program
   bool enter_round();
   bool bind_round();
   void attach(std::span<const BoundAction> actions, const BoundRound& round);
-  void attach(Slot& slot, const BoundAction& bound);
+  void attach(LiveAction& live, const BoundAction& bound);
   void open_round();
-  void open(Slot& slot);
-  void run_locally(Slot& slot);
-  bool poll_round();  // true if a slot changed
-  bool close(Slot& slot);
-  bool copy_further(Slot& slot);
-  void copy(Slot& slot, Bytes bytes) const;  // on from where it is
-  LocalWork copying(const Slot& slot, Bytes offset, Bytes bytes) const;
-  LocalWork reduction(const Slot& slot, Bytes offset, const std::byte* incoming, Bytes bytes) const;
-  std::span<Slot> round() { return std::span(slots_).subspan(round_.first, round_.count); }
-  std::span<const Slot> round() const {
-    return std::span(slots_).subspan(round_.first, round_.count);
+  void open(LiveAction& live);
+  void run_locally(LiveAction& live);
+  bool poll_round();  // true if a live changed
+  bool close(LiveAction& live);
+  bool copy_further(LiveAction& live);
+  void copy(LiveAction& live, Bytes bytes) const;  // on from where it is
+  LocalWork copying(const LiveAction& live, Bytes offset, Bytes bytes) const;
+  LocalWork reduction(const LiveAction& live, Bytes offset, const std::byte* incoming,
+                      Bytes bytes) const;
+  std::span<LiveAction> round() { return std::span(live_).subspan(round_.first, round_.count); }
+  std::span<const LiveAction> round() const {
+    return std::span(live_).subspan(round_.first, round_.count);
   }
   std::byte* at(const ByteSpan& place) const {
     return buffers_[static_cast<std::size_t>(place.buffer)] + place.offset;
@@ -135,12 +136,12 @@ class CollectiveOperation final : public Operation {
 
   CollectiveSpec spec_;                  // without its terms, which are terms()
   std::array<std::byte*, 3> buffers_{};  // by Buffer
-  const bool whole_;                     // slots_ are those of a whole run, else of one round
+  const bool whole_;                     // live_ are those of a whole run, else of one round
   const bool to_memory_;                 // copies leave the caches
-  std::vector<Slot> slots_;
+  std::vector<LiveAction> live_;
   std::size_t entered_ = 0;       // rounds
   BoundRound round_;              // the current one
-  std::uint32_t open_count_ = 0;  // its slots that are not kDone
+  std::uint32_t open_count_ = 0;  // its live that are not kDone
   Phase phase_ = Phase::kBefore;
   // Of the work on whole buffers, before and after the rounds.
   Count worked_;

@@ -40,11 +40,11 @@ bool DelegateOperation::cancel() {
   return true;
 }
 
-bool DelegateOperation::done_by(Rank, const Farewell& farewell) const {
-  return farewell.has_done(spec_.id.communicator, spec_.id.sequence);
+bool DelegateOperation::done_by(Rank, const FinalState& final_state) const {
+  return final_state.has_done(spec_.id.communicator, spec_.id.sequence);
 }
 
-void DelegateOperation::withdraw(Farewell& words) const {
+void DelegateOperation::withdraw(FinalState& words) const {
   words.withdraw_collective(spec_.id.communicator, spec_.id.sequence);
 }
 

@@ -30,9 +30,9 @@ class DelegateOperation final : public Operation {
   void set_id(OperationId id) override { spec_.id = id; }
   const OperationId* id() const override { return &spec_.id; }
   Signature signature() const override { return spec_.signature; }
-  void withdraw(Farewell& words) const override;
+  void withdraw(FinalState& words) const override;
   std::optional<Rank> lost_peer() const override { return std::nullopt; }
-  bool done_by(Rank world_rank, const Farewell& farewell) const override;
+  bool done_by(Rank world_rank, const FinalState& final_state) const override;
   std::string description() const override;
   std::string state() const override;
 

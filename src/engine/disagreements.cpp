@@ -15,29 +15,30 @@ constexpr std::size_t kDisputedMax = 64;
 }  // namespace
 
 bool Engine::is_ahead(OperationId id) {
-  const std::lock_guard lock(news_mutex_);
+  const std::lock_guard lock(events_mutex_);
   return communicators_.ahead(id);
 }
 
 bool Engine::freed_before(const Claim& claim) {
-  const std::lock_guard lock(news_mutex_);
+  const std::lock_guard lock(events_mutex_);
   return communicators_.freed_before(claim.id, claim.first);
 }
 
-void Engine::take_words(News& news) {
+void Engine::take_words(Events& events) {
   std::vector<Claim> passed;
   {
-    const std::lock_guard lock(news_mutex_);
+    const std::lock_guard lock(events_mutex_);
     disagreements_.keep([&](OperationId id) { return communicators_.knows(id); });
     passed = claims_.keep([&](OperationId id) { return communicators_.ahead(id); });
   }
-  for (Disagreement& disagreement : news.excuses) {
+  for (Disagreement& disagreement : events.excuses) {
     options_.flood(encode(disagreement));
     remember(std::move(disagreement));
   }
-  for (Disagreement& disagreement : news.disagreements) take_disagreement(std::move(disagreement));
+  for (Disagreement& disagreement : events.disagreements)
+    take_disagreement(std::move(disagreement));
   for (const Claim& claim : passed) take_claim(claim);
-  for (const Claim& claim : news.claims) take_claim(claim);
+  for (const Claim& claim : events.claims) take_claim(claim);
 }
 
 void Engine::take_disagreement(Disagreement disagreement) {

@@ -158,7 +158,7 @@ void Engine::stop_driving() {
   } else {
     driving_.store(Driver::kNone, std::memory_order_seq_cst);
   }
-  if (more || !submitted_.empty() || news_.load(std::memory_order_seq_cst)) wake();
+  if (more || !submitted_.empty() || has_events_.load(std::memory_order_seq_cst)) wake();
 }
 
 template <class Done>
@@ -194,7 +194,7 @@ void Engine::run() {
       drive_until(
           [&] {
             return stopping_.load() || (first_ == nullptr && submitted_.empty() &&
-                                        !news_.load(std::memory_order_acquire));
+                                        !has_events_.load(std::memory_order_acquire));
           },
           Deadline::never());
       driving_.store(Driver::kNone, std::memory_order_seq_cst);
@@ -234,8 +234,8 @@ bool Engine::look() {
   bool moved = false;
   for (Transport* transport : transports_) moved |= transport->progress();
   moved |= step_operations();
-  if (news_.load(std::memory_order_acquire)) {
-    take_news();
+  if (has_events_.load(std::memory_order_acquire)) {
+    take_events();
     moved = true;
   }
   if (++steps_ % kStepsPerTimeCheck == 0) check_time();

@@ -95,9 +95,9 @@ class Engine {
   /// This rank cannot start the operation, which counts nonetheless: it fails on all ranks.
   void excuse(const Group& group, std::uint32_t sequence, const Error& why);
   /// What did not end well here.
-  Farewell withdrawn();
+  FinalState withdrawn();
 
-  /// `departure.state` of a clean one is that rank's Farewell, encoded.
+  /// `departure.state` of a clean one is that rank's FinalState, encoded.
   void departed(const Departure& departure);
   /// Both live, but what the one sends does not reach the other: fails every operation of both.
   void stalled(Rank from, Rank to, std::string_view what);
@@ -121,11 +121,11 @@ class Engine {
     Rank rank;
     std::string reason;
     bool clean;
-    Farewell farewell;  // clean: what it had started
+    FinalState final_state;  // clean: what it had started
     // Nobody has gone, but what `rank` sends does not reach this one.
     std::optional<Rank> unreached = std::nullopt;
   };
-  struct News {
+  struct Events {
     std::vector<Gone> gone;
     std::vector<Disagreement> disagreements;
     std::vector<Disagreement> excuses;  // of this rank, for all others
@@ -156,13 +156,13 @@ class Engine {
   void start(Operation& operation);
   bool step_operations();
   template <class Add>
-  void post_news(Add add);
-  void take_news();
+  void post_event(Add add);
+  void take_events();
   std::string list_operations() const;
   bool is_ahead(OperationId id);
   bool freed_before(const Claim& claim);
   bool is_gone(Rank rank) const;
-  void take_words(News& news);
+  void take_words(Events& events);
   void take_abort(Abort abort);
   void retell(const Claim& claim);
   void remember(Disagreement disagreement);
@@ -220,11 +220,11 @@ class Engine {
   bool troubled_ = false;       // one of these was ever told
 
   // From other threads; the flag spares the step loop the lock.
-  std::atomic<bool> news_{false};
-  std::mutex news_mutex_;
-  News waiting_news_;
-  Progress communicators_;                        // likewise under news_mutex_
-  Farewell withdrawn_;                            // likewise
+  std::atomic<bool> has_events_{false};
+  std::mutex events_mutex_;
+  Events waiting_events_;
+  Progress communicators_;                        // likewise under events_mutex_
+  FinalState withdrawn_;                          // likewise
   Aborts aborts_;                                 // likewise, as the next
   std::map<std::uint32_t, const Group*> groups_;  // by the number of the communicator
 

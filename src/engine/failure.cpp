@@ -17,35 +17,35 @@ constexpr auto kAnswerPause = std::chrono::milliseconds(5);
 }  // namespace
 
 template <class Add>
-void Engine::post_news(Add add) {
+void Engine::post_event(Add add) {
   {
-    const std::lock_guard lock(news_mutex_);
-    add(waiting_news_);
-    news_.store(true, std::memory_order_seq_cst);
+    const std::lock_guard lock(events_mutex_);
+    add(waiting_events_);
+    has_events_.store(true, std::memory_order_seq_cst);
   }
-  AsymmetricFence::heavy();  // a driver that is about to stop looks for news as for submissions
+  AsymmetricFence::heavy();  // a driver that is about to stop looks for events as for submissions
   doorbell_.ring();
   wake();
 }
 
 void Engine::abort(Error error) {
-  post_news([&](News& news) { news.abort = std::make_unique<Error>(std::move(error)); });
+  post_event([&](Events& events) { events.abort = std::make_unique<Error>(std::move(error)); });
 }
 
 void Engine::departed(const Departure& departure) {
   // A state that cannot be read promises nothing, so whatever waits for that rank fails.
   Gone gone{departure.rank, departure.reason, departure.clean,
-            decode_farewell(departure.state).value_or(Farewell())};
-  post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
+            decode_final_state(departure.state).value_or(FinalState())};
+  post_event([&](Events& events) { events.gone.push_back(std::move(gone)); });
 }
 
 void Engine::stalled(Rank from, Rank to, std::string_view what) {
   Gone gone{from, std::string(what), false, {}, to};
-  post_news([&](News& news) { news.gone.push_back(std::move(gone)); });
+  post_event([&](Events& events) { events.gone.push_back(std::move(gone)); });
 }
 
 void Engine::suspect(Rank peer) {
-  post_news([&](News& news) { news.suspects.push_back(peer); });
+  post_event([&](Events& events) { events.suspects.push_back(peer); });
 }
 
 void Engine::abort(const Group& group, std::string_view reason) {
@@ -57,17 +57,17 @@ void Engine::abort(const Group& group, std::string_view reason) {
 }
 
 void Engine::take_abort(Abort abort) {
-  post_news([&](News& news) {
+  post_event([&](Events& events) {
     const auto group = groups_.find(abort.communicator);
     const bool here = group != groups_.end() && group->second->first() == abort.first;
     if (!aborts_.add(std::move(abort)) || !here) return;
     group->second->set_aborted();
-    news.group_aborted = true;
+    events.group_aborted = true;
   });
 }
 
 Error Engine::abort_error(const Group& group) {
-  const std::lock_guard lock(news_mutex_);
+  const std::lock_guard lock(events_mutex_);
   const Abort* const abort = aborts_.find(group);
   if (abort == nullptr) return Error{ErrorKind::kAborted, "the communicator was aborted."};
   Error error{ErrorKind::kAborted, process(abort->by) + " aborted communicator " +
@@ -88,7 +88,7 @@ void Engine::notice(Rank, std::string_view message) {
   auto disagreement = decode_disagreement(message);
   auto claims = decode_claims(message);
   {
-    const std::lock_guard lock(news_mutex_);
+    const std::lock_guard lock(events_mutex_);
     const auto knows = [&](const auto& said) { return communicators_.knows(said.id, said.first); };
     if (disagreement && !knows(*disagreement)) disagreement.reset();
     if (claims) {
@@ -98,27 +98,28 @@ void Engine::notice(Rank, std::string_view message) {
     }
   }
   if (disagreement) {
-    post_news([&](News& news) { news.disagreements.push_back(*std::move(disagreement)); });
+    post_event([&](Events& events) { events.disagreements.push_back(*std::move(disagreement)); });
   }
   if (claims && !claims->empty()) {
-    post_news(
-        [&](News& news) { news.claims.insert(news.claims.end(), claims->begin(), claims->end()); });
+    post_event([&](Events& events) {
+      events.claims.insert(events.claims.end(), claims->begin(), claims->end());
+    });
   }
 }
 
 void Engine::joined(const Group& group, const std::atomic<std::uint32_t>& next) {
-  const std::lock_guard lock(news_mutex_);
+  const std::lock_guard lock(events_mutex_);
   communicators_.add(group.communicator, group.first(), next);
   groups_[group.communicator] = &group;
   if (aborts_.find(group) == nullptr) return;
   group.set_aborted();
-  waiting_news_.group_aborted = true;
-  news_.store(true, std::memory_order_seq_cst);
+  waiting_events_.group_aborted = true;
+  has_events_.store(true, std::memory_order_seq_cst);
 }
 
-/// That is news: claims have been heard, and are not made again, that have waited for this rank.
+/// That is events: claims have been heard, and are not made again, that have waited for this rank.
 void Engine::left(const Group& group) {
-  post_news([&](News&) {
+  post_event([&](Events&) {
     communicators_.remove(group.communicator);
     groups_.erase(group.communicator);
   });
@@ -132,22 +133,22 @@ void Engine::excuse(const Group& group, std::uint32_t sequence, const Error& why
   if (why.kind == ErrorKind::kRankFailed && why.culprit) {
     disagreement.lost = Rank{why.culprit->rank};
   }
-  post_news([&](News& news) { news.excuses.push_back(std::move(disagreement)); });
+  post_event([&](Events& events) { events.excuses.push_back(std::move(disagreement)); });
 }
 
-Farewell Engine::withdrawn() {
-  const std::lock_guard lock(news_mutex_);
+FinalState Engine::withdrawn() {
+  const std::lock_guard lock(events_mutex_);
   return withdrawn_;
 }
 
-void Engine::take_news() {
-  News news;
+void Engine::take_events() {
+  Events events;
   {
-    const std::lock_guard lock(news_mutex_);
-    news_.store(false, std::memory_order_relaxed);
-    std::swap(news, waiting_news_);
+    const std::lock_guard lock(events_mutex_);
+    has_events_.store(false, std::memory_order_relaxed);
+    std::swap(events, waiting_events_);
   }
-  for (Gone& gone : news.gone) {
+  for (Gone& gone : events.gone) {
     if (!gone.unreached) suspects_.erase(gone.rank.value());
     for (Transport* transport : transports_) {
       if (gone.unreached) break;
@@ -159,15 +160,15 @@ void Engine::take_news() {
     }
     gone_.push_back(std::move(gone));
   }
-  for (const Rank peer : news.suspects) {
+  for (const Rank peer : events.suspects) {
     if (!is_gone(peer)) suspects_.emplace(peer.value(), Clock::now());
   }
-  take_words(news);
-  if (news.abort) aborted_ = std::move(news.abort);
-  group_aborted_ |= news.group_aborted;
+  take_words(events);
+  if (events.abort) aborted_ = std::move(events.abort);
+  group_aborted_ |= events.group_aborted;
   note_trouble();
   fail_affected();
-  for (std::promise<std::string>& asker : news.askers) asker.set_value(list_operations());
+  for (std::promise<std::string>& asker : events.askers) asker.set_value(list_operations());
 }
 
 void Engine::note_trouble() {
@@ -194,7 +195,7 @@ void Engine::start_after_trouble(Operation& operation) {
 /// Ends it with an error that other ranks may not share.
 void Engine::fail(Operation& operation, Error error) {
   {
-    const std::lock_guard lock(news_mutex_);
+    const std::lock_guard lock(events_mutex_);
     operation.withdraw(withdrawn_);
   }
   operation.fail(std::move(error));
@@ -224,7 +225,7 @@ const Engine::Gone* Engine::gone_for(const Operation& operation) const {
     if (!operation.group().contains(gone.rank)) continue;
     if (gone.unreached && !operation.group().contains(*gone.unreached)) continue;
     // Its words are not worth more than the transport's: what was lost on the way never comes.
-    if (!gone.clean || gone.rank == lost || !operation.done_by(gone.rank, gone.farewell)) {
+    if (!gone.clean || gone.rank == lost || !operation.done_by(gone.rank, gone.final_state)) {
       return &gone;
     }
   }
@@ -263,11 +264,11 @@ Error Engine::gone_error(const Gone& gone, const Operation& operation) const {
 std::string Engine::state() {
   std::promise<std::string> asked;
   auto answer = asked.get_future();
-  post_news([&](News& news) { news.askers.push_back(std::move(asked)); });
+  post_event([&](Events& events) { events.askers.push_back(std::move(asked)); });
   // Whoever drives answers, also one that waits for its own operation and never stops.
   while (answer.wait_for(kAnswerPause) != std::future_status::ready) {
     if (!try_drive(Driver::kFenced)) continue;
-    take_news();
+    take_events();
     stop_driving();
   }
   return answer.get();

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "base/clock.hpp"
-#include "engine/farewell.hpp"
+#include "engine/final_state.hpp"
 #include "engine/group.hpp"
 #include "farandole/device.hpp"
 #include "farandole/result.hpp"
@@ -92,9 +92,9 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// The peer of a transfer that failed because its transport lost that peer.
   virtual std::optional<Rank> lost_peer() const = 0;
   /// It has not ended well, so that this rank's last words must not say that it has.
-  virtual void withdraw(Farewell& words) const = 0;
+  virtual void withdraw(FinalState& words) const = 0;
   /// Whether a rank that left with these words did its part in this operation.
-  virtual bool done_by(Rank world_rank, const Farewell& farewell) const = 0;
+  virtual bool done_by(Rank world_rank, const FinalState& final_state) const = 0;
   /// "allreduce 'grad' (communicator 0, operation 17)"
   virtual std::string description() const = 0;
   /// For dumps: position and the transfers that are open.

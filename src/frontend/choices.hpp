@@ -19,7 +19,7 @@ Result<std::string> read_tuning_file();
 /// Takes over the text that rank 0 has read.
 Result<void> adopt_tuning(std::string_view text, Planning& planning);
 
-/// The card of the control plane under which it travels.
-inline constexpr const char* kTuningCard = "planner.tuning";
+/// The entry of the control plane under which it travels.
+inline constexpr const char* kTuningEntry = "planner.tuning";
 
 }  // namespace farandole

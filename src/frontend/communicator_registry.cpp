@@ -33,9 +33,9 @@ bool CommunicatorRegistry::take_number(std::uint32_t number) {
   return true;
 }
 
-void CommunicatorRegistry::retire(Farewell last_words, const Calls& calls) {
+void CommunicatorRegistry::retire(FinalState final_states, const Calls& calls) {
   const std::lock_guard lock(mutex_);
-  retired_.push_back(std::move(last_words));
+  retired_.push_back(std::move(final_states));
   if (retired_.size() > kRetiredMax) retired_.pop_front();
   for (const auto& [label, more] : calls) {
     Statistics::Calls& its = retired_calls_[label];
@@ -44,7 +44,7 @@ void CommunicatorRegistry::retire(Farewell last_words, const Calls& calls) {
   }
 }
 
-std::vector<Farewell> CommunicatorRegistry::last_words() {
+std::vector<FinalState> CommunicatorRegistry::final_states() {
   const std::lock_guard lock(mutex_);
   return {retired_.begin(), retired_.end()};
 }

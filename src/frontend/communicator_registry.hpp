@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/farewell.hpp"
+#include "engine/final_state.hpp"
 #include "farandole/farandole.hpp"
 
 namespace farandole {
@@ -34,9 +34,9 @@ class CommunicatorRegistry {
   bool take_number(std::uint32_t number);
   /// A communicator is no more: what others may still have to know when this rank leaves, of the
   /// last kRetiredMax, and what its plans counted.
-  void retire(Farewell last_words, const Calls& calls);
+  void retire(FinalState final_states, const Calls& calls);
   /// Of all that were retired.
-  std::vector<Farewell> last_words();
+  std::vector<FinalState> final_states();
   Calls retired_calls();
 
  private:
@@ -45,7 +45,7 @@ class CommunicatorRegistry {
   std::mutex mutex_;
   std::vector<std::weak_ptr<CommunicatorState>> communicators_;
   std::uint32_t last_number_ = 0;
-  std::deque<Farewell> retired_;
+  std::deque<FinalState> retired_;
   Calls retired_calls_;
 };
 

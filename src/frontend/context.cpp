@@ -33,7 +33,7 @@ Result<void> make_memory(Bytes reserve, Fabric& fabric) {
 
 Result<void> rendezvous(ContextState& state) {
   Session::Events events;
-  NewsRelay& relay = state.membership.relay;
+  EventRelay& relay = state.membership.relay;
   events.departed = [&relay](const Departure& departure) { relay.departed(departure); };
   events.notice = [&relay](Rank from, std::string_view text) { relay.notice(from, text); };
   events.started = [&relay] { relay.started(); };
@@ -41,15 +41,15 @@ Result<void> rendezvous(ContextState& state) {
     relay.stalled(from, to, what);
   };
   state.fabric.fence.emplace();
-  auto cards = publish_transports(*state.fabric.memory, *state.fabric.doorbell);
-  if (!cards) return cards.error();
+  auto record = publish_transports(*state.fabric.memory, *state.fabric.doorbell);
+  if (!record) return record.error();
   if (state.environment.job.rank == Rank{0}) {
     auto tuning = read_tuning_file();
     if (!tuning) return tuning.error();
-    if (!tuning->empty()) cards->emplace(kTuningCard, *std::move(tuning));
+    if (!tuning->empty()) record->emplace(kTuningEntry, *std::move(tuning));
   }
-  cards->emplace(kCoresCard, own_core_share().text());
-  auto session = Session::start(state.environment.job, *std::move(cards), std::move(events));
+  record->emplace(kCoresEntry, own_core_share().text());
+  auto session = Session::start(state.environment.job, *std::move(record), std::move(events));
   state.environment.job.store.reset();  // of no use any more
   if (!session) return session.error();
   state.membership.session = *std::move(session);
@@ -57,8 +57,8 @@ Result<void> rendezvous(ContextState& state) {
   // Ranks that share cores sleep often, and each sleep would pay for the fence. All ranks of a host
   // find the same.
   if (state.membership.shares_cores()) AsymmetricFence::disable();
-  const auto& published = state.membership.members.front().cards;
-  const auto tuning = published.find(kTuningCard);
+  const auto& published = state.membership.members.front().record;
+  const auto tuning = published.find(kTuningEntry);
   return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state.planning);
 }
 
@@ -100,7 +100,7 @@ constexpr std::chrono::seconds kReadyPatience{5};
 Error give_up(Session* session, Error error) {
   if (session == nullptr) return error;
   if (error.kind != ErrorKind::kInvalidArgument) {
-    auto failure = session->start_failure(Deadline::after(kNewsTime));
+    auto failure = session->start_failure(Deadline::after(kEventTime));
     if (failure) error = *std::move(failure);
   }
   session->give_up(error);
@@ -117,14 +117,14 @@ Result<void> get_ready(ContextState& state, const std::vector<Transport*>& by_ra
 }
 
 /// What this rank has done its part in, for those who stay.
-std::string farewell(ContextState& state) {
-  Farewell all;
-  const auto add = [&all](Farewell one) {
+std::string final_state(ContextState& state) {
+  FinalState all;
+  const auto add = [&all](FinalState one) {
     all.next_sequence.merge(one.next_sequence);
     all.messages.merge(one.messages);
   };
-  for (const auto& communicator : state.communicators.living()) add(communicator->farewell());
-  for (Farewell& one : state.communicators.last_words()) add(std::move(one));
+  for (const auto& communicator : state.communicators.living()) add(communicator->final_state());
+  for (FinalState& one : state.communicators.final_states()) add(std::move(one));
   all.limit(state.fabric.engine->withdrawn());
   return encode(all);
 }
@@ -260,7 +260,8 @@ Statistics Context::statistics() const {
   statistics.operations = state_->fabric.engine->finished_count();
   statistics.active_seconds = static_cast<double>(state_->fabric.engine->active_ns()) * 1e-9;
   statistics.wait_seconds = static_cast<double>(state_->fabric.engine->waited_ns()) * 1e-9;
-  if (state_->membership.session) statistics.strangers = state_->membership.session->strangers();
+  if (state_->membership.session)
+    statistics.rejected_connections = state_->membership.session->rejected_connections();
   for (const auto& transport : state_->fabric.transports) {
     const TransportCounters counters = transport->counters();
     statistics.transports[std::string(transport->capabilities().name)] = {
@@ -290,10 +291,11 @@ void Context::shutdown() {
   if (state_->closed.exchange(true)) return;
   state_->membership.gathering.close();
   state_->fabric.engine->stop();  // what it ends now, this rank has not done its part in
-  const std::string last_words = farewell(*state_);
-  if (state_->membership.session) state_->membership.session->leave(last_words);
+  const std::string final_states = final_state(*state_);
+  if (state_->membership.session) state_->membership.session->leave(final_states);
   if (state_->membership.tell_threads) {
-    state_->membership.tell_threads({state_->environment.job.rank, true, "shut down", last_words});
+    state_->membership.tell_threads(
+        {state_->environment.job.rank, true, "shut down", final_states});
   }
   state_->membership.relay.close();
   if (state_->observability.records_timeline())

@@ -58,7 +58,7 @@ std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<Conte
 void CommunicatorState::retire() {
   if (!context->environment.origin.here() || freed.exchange(true)) return;
   context->fabric.engine->left(*group);
-  Farewell last_words = farewell();
+  FinalState final_states = final_state();
   CommunicatorRegistry::Calls counted;
   const std::lock_guard lock(plans_mutex);
   for (const auto& [key, plan] : plans) {
@@ -67,14 +67,14 @@ void CommunicatorState::retire() {
     calls.calls += its.calls;
     calls.bytes += its.bytes;
   }
-  context->communicators.retire(std::move(last_words), counted);
+  context->communicators.retire(std::move(final_states), counted);
   plans.clear();
   delegates.clear();
   operations.clear();
 }
 
-Farewell CommunicatorState::farewell() {
-  Farewell words;
+FinalState CommunicatorState::final_state() {
+  FinalState words;
   words.next_sequence[group->communicator] = next_sequence.load();
   const std::lock_guard lock(messages_mutex);
   for (const auto& [peer, count] : messages) words.messages[{group->communicator, peer}] = count;

@@ -31,8 +31,8 @@
 
 namespace farandole {
 
-/// So long a rank that cannot reach another waits for news: it may have met the trace of a death.
-inline constexpr std::chrono::milliseconds kNewsTime{1000};
+/// How long a rank that cannot reach another waits for a membership event that explains it.
+inline constexpr std::chrono::milliseconds kEventTime{1000};
 
 /// What the planner knows beside a call.
 struct Planning {
@@ -99,7 +99,7 @@ struct CommunicatorState {
   /// Idempotent: nothing starts here any more.
   void retire();
   /// What this rank has started here.
-  Farewell farewell();
+  FinalState final_state();
 
   std::shared_ptr<ContextState> context;
   std::shared_ptr<const Group> group;
@@ -113,7 +113,7 @@ struct CommunicatorState {
   OperationCache operations;
   std::set<Collective> unfit;  // for which FARANDOLE_ALGORITHM does not suit this many ranks
   std::mutex messages_mutex;
-  std::map<std::int32_t, Farewell::Messages> messages;  // by peer in the group
+  std::map<std::int32_t, FinalState::Messages> messages;  // by peer in the group
 };
 
 /// The communicator of all ranks, and any other. Registers with the context.

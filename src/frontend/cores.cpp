@@ -196,8 +196,8 @@ std::map<std::string, int> cores_by_host(const Members& members) {
   std::map<std::string, std::vector<CoreShare>> hosts;
   std::set<std::string> unknown;
   for (const Member& member : members) {
-    const auto card = member.cards.find(kCoresCard);
-    auto share = card == member.cards.end() ? std::nullopt : CoreShare::parse(card->second);
+    const auto entry = member.record.find(kCoresEntry);
+    auto share = entry == member.record.end() ? std::nullopt : CoreShare::parse(entry->second);
     if (share) {
       hosts[member.host_id].push_back(*std::move(share));
     } else {

@@ -35,7 +35,7 @@ int cores_of(const std::vector<CoreShare>& ranks);
 /// cores_of() by host_id; a host is left out if one of its members published no share.
 std::map<std::string, int> cores_by_host(const Members& members);
 
-/// The member's card with its share.
-inline constexpr const char* kCoresCard = "cores";
+/// The member's entry with its share.
+inline constexpr const char* kCoresEntry = "cores";
 
 }  // namespace farandole

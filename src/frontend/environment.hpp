@@ -29,8 +29,9 @@ struct Environment {
   std::chrono::milliseconds operation_timeout{0};
 };
 
-/// Settings that every context reads; what a call without its own wishes gets. Errors:
-/// kInvalidArgument naming the variable.
+/// Settings that every context reads, and defaults of calls.
+///
+/// Errors    kInvalidArgument naming the variable.
 Result<void> read_settings(Environment& environment);
 
 }  // namespace farandole

@@ -48,7 +48,7 @@ Members thread_members(int rank_count) {
   const std::string cores = own_core_share().text();
   for (int rank = 0; rank < rank_count; ++rank) {
     members.push_back(
-        {Rank{rank}, rank, "this process", "", static_cast<int>(getpid()), {{kCoresCard, cores}}});
+        {Rank{rank}, rank, "this process", "", static_cast<int>(getpid()), {{kCoresEntry, cores}}});
   }
   return members;
 }

@@ -9,21 +9,21 @@
 #include <string_view>
 
 #include "bootstrap/session.hpp"
+#include "frontend/event_relay.hpp"
 #include "frontend/gathering.hpp"
-#include "frontend/news_relay.hpp"
 
 namespace farandole {
 
 /// Who belongs to the job, and how this rank hears of the other ranks and tells them something.
 ///
 /// Threads   `members`, `cores` and the functions are constant once the ranks have met; Gathering,
-///           NewsRelay and Session have locks of their own.
+///           EventRelay and Session have locks of their own.
 struct Membership {
   Rank self;
   Members members;
   std::map<std::string, int> cores;  // cores_by_host(members)
   Gathering gathering;
-  NewsRelay relay{gathering};
+  EventRelay relay{gathering};
   std::unique_ptr<Session> session;  // none when ranks are threads
   // Ranks as threads: what a session does between processes.
   std::function<void(const Departure&)> tell_threads;

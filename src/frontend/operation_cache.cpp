@@ -59,34 +59,34 @@ std::size_t count_call(const Arguments& arguments, const Extent& extents, Plan& 
 OperationCache::Lease OperationCache::find(const Call& call, const Group& group) {
   if (call.arguments.by_rank) return Lease();
   const std::size_t hashed = hash(call.arguments);
-  for (Slot& slot : sets_[hashed % kSets]) {
-    if (slot.hash.load(std::memory_order_relaxed) != hashed) continue;
-    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
-    if (Lease lease = renewed(slot, call, group)) return lease;
+  for (Entry& entry : sets_[hashed % kSets]) {
+    if (entry.hash.load(std::memory_order_relaxed) != hashed) continue;
+    if (entry.taken.exchange(true, std::memory_order_acquire)) continue;
+    if (Lease lease = renewed(entry, call, group)) return lease;
   }
   return Lease();
 }
 
-/// The slot has been taken; it is given back if its operation does not do.
-OperationCache::Lease OperationCache::renewed(Slot& slot, const Call& call, const Group& group) {
+/// The entry has been taken; it is given back if its operation does not do.
+OperationCache::Lease OperationCache::renewed(Entry& entry, const Call& call, const Group& group) {
   const auto& [arguments, options] = call;
-  Lease lease(slot);
-  if (slot.generation != generation_.load(std::memory_order_relaxed) ||
-      !alike(slot.arguments, arguments, slot.extents) || slot.size_shift != options.size_shift ||
-      slot.deterministic != options.deterministic || slot.purpose != options.purpose ||
-      slot.algorithm != options.algorithm || !is_free(slot.operation) ||
-      !DeviceRegistry::instance().owns_alike(slot.arguments.in, arguments.in) ||
-      !DeviceRegistry::instance().owns_alike(slot.arguments.out, arguments.out)) {
+  Lease lease(entry);
+  if (entry.generation != generation_.load(std::memory_order_relaxed) ||
+      !alike(entry.arguments, arguments, entry.extents) || entry.size_shift != options.size_shift ||
+      entry.deterministic != options.deterministic || entry.purpose != options.purpose ||
+      entry.algorithm != options.algorithm || !is_free(entry.operation) ||
+      !DeviceRegistry::instance().owns_alike(entry.arguments.in, arguments.in) ||
+      !DeviceRegistry::instance().owns_alike(entry.arguments.out, arguments.out)) {
     return Lease();
   }
-  if (slot.arguments.in != arguments.in || slot.arguments.out != arguments.out) {
-    if (!check_buffers(arguments, slot.extents, group)) return Lease();
-    slot.arguments.in = arguments.in;
-    slot.arguments.out = arguments.out;
+  if (entry.arguments.in != arguments.in || entry.arguments.out != arguments.out) {
+    if (!check_buffers(arguments, entry.extents, group)) return Lease();
+    entry.arguments.in = arguments.in;
+    entry.arguments.out = arguments.out;
   }
-  add_owned(slot.calls, 1);
-  const std::uint64_t now = slot.bytes <= kUntimedMax ? 0 : Ticks::now();
-  slot.operation->renew(arguments.in, arguments.out, options.name, now, options.gate);
+  add_owned(entry.calls, 1);
+  const std::uint64_t now = entry.bytes <= kUntimedMax ? 0 : Ticks::now();
+  entry.operation->renew(arguments.in, arguments.out, options.name, now, options.gate);
   return lease;
 }
 
@@ -112,35 +112,35 @@ OperationCache::Lease OperationCache::keep(const Call& call,
     return Lease(std::move(made));
   }
   const std::size_t hashed = hash(arguments);
-  Slot* const taken = take_slot(sets_[hashed % kSets]);
+  Entry* const taken = take_entry(sets_[hashed % kSets]);
   if (taken == nullptr) return Lease(std::move(made));
-  Slot& slot = *taken;
-  forget(slot);
-  slot.hash.store(hashed, std::memory_order_relaxed);
-  slot.generation = generation_.load(std::memory_order_relaxed);
-  slot.arguments = arguments;
-  slot.size_shift = call.options.size_shift;
-  slot.deterministic = call.options.deterministic;
-  slot.purpose = call.options.purpose;
-  slot.algorithm = call.options.algorithm;
-  slot.extents = extents;
-  slot.operation = std::move(made);
-  slot.bytes = bytes;
-  slot.plan = std::move(plan);
-  return Lease(slot);
+  Entry& entry = *taken;
+  forget(entry);
+  entry.hash.store(hashed, std::memory_order_relaxed);
+  entry.generation = generation_.load(std::memory_order_relaxed);
+  entry.arguments = arguments;
+  entry.size_shift = call.options.size_shift;
+  entry.deterministic = call.options.deterministic;
+  entry.purpose = call.options.purpose;
+  entry.algorithm = call.options.algorithm;
+  entry.extents = extents;
+  entry.operation = std::move(made);
+  entry.bytes = bytes;
+  entry.plan = std::move(plan);
+  return Lease(entry);
 }
 
 /// One that holds nothing of use, or whose turn it is; none if all are taken.
-OperationCache::Slot* OperationCache::take_slot(Set& set) {
+OperationCache::Entry* OperationCache::take_entry(Set& set) {
   const std::uint64_t now = generation_.load(std::memory_order_relaxed);
-  for (Slot& slot : set) {
-    if (slot.taken.exchange(true, std::memory_order_acquire)) continue;
-    if (slot.generation != now || slot.operation == nullptr) return &slot;
-    slot.taken.store(false, std::memory_order_release);
+  for (Entry& entry : set) {
+    if (entry.taken.exchange(true, std::memory_order_acquire)) continue;
+    if (entry.generation != now || entry.operation == nullptr) return &entry;
+    entry.taken.store(false, std::memory_order_release);
   }
   for (std::size_t i = 0; i < kWays; ++i) {
-    Slot& slot = set[turn_++ % kWays];
-    if (!slot.taken.exchange(true, std::memory_order_acquire)) return &slot;
+    Entry& entry = set[turn_++ % kWays];
+    if (!entry.taken.exchange(true, std::memory_order_acquire)) return &entry;
   }
   return nullptr;
 }
@@ -148,35 +148,35 @@ OperationCache::Slot* OperationCache::take_slot(Set& set) {
 Statistics::Calls OperationCache::calls_of(const Plan& plan) const {
   Statistics::Calls all{.calls = plan.calls.load(), .bytes = plan.bytes.load()};
   for (const Set& set : sets_) {
-    for (const Slot& slot : set) {
-      if (slot.plan.get() != &plan) continue;
-      const std::uint64_t calls = slot.calls.load();
+    for (const Entry& entry : set) {
+      if (entry.plan.get() != &plan) continue;
+      const std::uint64_t calls = entry.calls.load();
       all.calls += calls;
-      all.bytes += calls * slot.bytes;
+      all.bytes += calls * entry.bytes;
     }
   }
   return all;
 }
 
-/// The caller has taken the slot.
-void OperationCache::forget(Slot& slot) {
-  slot.generation = 0;
-  slot.hash.store(0, std::memory_order_relaxed);
-  slot.operation.reset();
-  if (slot.plan == nullptr) return;
-  const std::uint64_t calls = slot.calls.exchange(0);
-  add_owned(slot.plan->calls, calls);
-  add_owned(slot.plan->bytes, calls * slot.bytes);
-  slot.plan.reset();
+/// The caller has taken the entry.
+void OperationCache::forget(Entry& entry) {
+  entry.generation = 0;
+  entry.hash.store(0, std::memory_order_relaxed);
+  entry.operation.reset();
+  if (entry.plan == nullptr) return;
+  const std::uint64_t calls = entry.calls.exchange(0);
+  add_owned(entry.plan->calls, calls);
+  add_owned(entry.plan->bytes, calls * entry.bytes);
+  entry.plan.reset();
 }
 
 void OperationCache::clear() {
   generation_.fetch_add(1, std::memory_order_relaxed);
   for (Set& set : sets_) {
-    for (Slot& slot : set) {
-      if (slot.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
-      forget(slot);
-      slot.taken.store(false, std::memory_order_release);
+    for (Entry& entry : set) {
+      if (entry.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
+      forget(entry);
+      entry.taken.store(false, std::memory_order_release);
     }
   }
 }

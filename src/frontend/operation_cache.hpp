@@ -27,7 +27,7 @@ struct Plan;
 /// Memory    kSets * kWays operations, each of at most kTransfersMax transfers a round and
 ///           kScratchBytesMax of scratch.
 class OperationCache {
-  struct Slot {
+  struct Entry {
     std::atomic<std::size_t> hash{0};  // of the call that it is for; a hint
     std::atomic<bool> taken{false};
     // The taker's.
@@ -52,25 +52,27 @@ class OperationCache {
    public:
     Lease() = default;
     Lease(Lease&& other) noexcept
-        : slot_(std::exchange(other.slot_, nullptr)), own_(std::move(other.own_)) {}
+        : entry_(std::exchange(other.entry_, nullptr)), own_(std::move(other.own_)) {}
     Lease& operator=(Lease&& other) noexcept {
-      std::swap(slot_, other.slot_);
+      std::swap(entry_, other.entry_);
       std::swap(own_, other.own_);
       return *this;
     }
     ~Lease() {
-      if (slot_ != nullptr) slot_->taken.store(false, std::memory_order_release);
+      if (entry_ != nullptr) entry_->taken.store(false, std::memory_order_release);
     }
-    explicit operator bool() const { return slot_ != nullptr || own_ != nullptr; }
-    Operation& operator*() const { return slot_ != nullptr ? *slot_->operation : *own_; }
-    std::shared_ptr<Operation> shared() const { return slot_ != nullptr ? slot_->operation : own_; }
+    explicit operator bool() const { return entry_ != nullptr || own_ != nullptr; }
+    Operation& operator*() const { return entry_ != nullptr ? *entry_->operation : *own_; }
+    std::shared_ptr<Operation> shared() const {
+      return entry_ != nullptr ? entry_->operation : own_;
+    }
 
    private:
     friend class OperationCache;
-    explicit Lease(Slot& slot) : slot_(&slot) {}
+    explicit Lease(Entry& entry) : entry_(&entry) {}
     explicit Lease(std::shared_ptr<Operation> own) : own_(std::move(own)) {}
-    Slot* slot_ = nullptr;
-    std::shared_ptr<Operation> own_;  // without a slot: it runs once
+    Entry* entry_ = nullptr;
+    std::shared_ptr<Operation> own_;  // without a entry: it runs once
   };
 
   /// The operation of a call like this one, ready to run once more, if it ended well, nobody else
@@ -91,13 +93,13 @@ class OperationCache {
   static constexpr std::size_t kTransfersMax = 64;
   static constexpr std::size_t kUntimedMax = 4096;  // bytes; their time begins when they wait
   static constexpr std::size_t kScratchBytesMax = std::size_t{64} << 10;
-  using Set = std::array<Slot, kWays>;
-  Lease renewed(Slot& slot, const Call& call, const Group& group);
-  Slot* take_slot(Set& set);
-  static void forget(Slot& slot);
+  using Set = std::array<Entry, kWays>;
+  Lease renewed(Entry& entry, const Call& call, const Group& group);
+  Entry* take_entry(Set& set);
+  static void forget(Entry& entry);
 
   std::array<Set, kSets> sets_;
-  std::size_t turn_ = 0;  // which slot goes next where all are in use
+  std::size_t turn_ = 0;  // which entry goes next where all are in use
   std::atomic<std::uint64_t> generation_{1};
 };
 

@@ -54,12 +54,12 @@ CallShape shape_of(const Call& call, const CommunicatorState& state, std::string
 }
 
 Choice choose(const Call& call, const CallShape& shape, CommunicatorState& state) {
-  Wishes wishes{.call = call.options.algorithm};
-  if (const Schedule* written = written_for(call, state)) wishes.schedule = written->algorithm;
+  Preferences preferences{.call = call.options.algorithm};
+  if (const Schedule* written = written_for(call, state)) preferences.schedule = written->algorithm;
   if (!state.unfit.contains(shape.collective)) {
-    wishes.setting = state.context->environment.algorithm;
+    preferences.setting = state.context->environment.algorithm;
   }
-  if (auto wished = choose_by_wishes(shape, wishes)) return *std::move(wished);
+  if (auto preferred = choose_by_preference(shape, preferences)) return *std::move(preferred);
   return choose_by_table(shape, choices_of(state));
 }
 
@@ -102,12 +102,12 @@ bool runs_counts(const Call& call, const std::string& algorithm, Plan& plan,
   return *plan.takes_counts;
 }
 
-/// That a peer cannot be reached, or has given up, may be the trace of a death in the group, of
-/// which the news are on their way.
+/// A peer that cannot be reached, or has given up, may be the first sign of a death in the group
+/// whose membership event is still on its way.
 Error blame(const Group& group, Membership& membership, Error error) {
   if (error.kind == ErrorKind::kInvalidArgument) return error;
   const auto death = membership.relay.death([&](Rank rank) { return group.contains(rank); },
-                                            Deadline::after(kNewsTime));
+                                            Deadline::after(kEventTime));
   if (!death || death->rank == membership.self) return error;
   const Member& member = membership.members[static_cast<std::size_t>(death->rank.value())];
   return Error{ErrorKind::kRankFailed,

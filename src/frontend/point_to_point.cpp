@@ -72,7 +72,7 @@ Result<std::vector<CopySpec>> pair_own(std::span<const Message> messages, Rank s
 /// submitted, so that the numbers follow the order of submission.
 void number(std::vector<MessageSpec>& messages, CommunicatorState& state) {
   for (MessageSpec& message : messages) {
-    Farewell::Messages& so_far = state.messages[message.peer.value()];
+    FinalState::Messages& so_far = state.messages[message.peer.value()];
     message.number = message.sends ? so_far.sent++ : so_far.received++;
   }
 }

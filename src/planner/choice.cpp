@@ -11,8 +11,8 @@
 namespace farandole {
 namespace {
 
-bool asks(std::string_view wish) {
-  return !wish.empty() && wish != "auto";
+bool asks(std::string_view preference) {
+  return !preference.empty() && preference != "auto";
 }
 
 /// For calls with counts: the algorithms of least latency or fewest bytes among those that can.
@@ -51,17 +51,18 @@ Bytes larger_side(const CallShape& call) {
   return Count{call.count.value() * chunks} * size_of(call.dtype);
 }
 
-std::optional<Choice> choose_by_wishes(const CallShape& call, const Wishes& wishes) {
-  if (asks(wishes.call)) return Choice{std::string(wishes.call), Reason::kCall};
+std::optional<Choice> choose_by_preference(const CallShape& call, const Preferences& preferences) {
+  if (asks(preferences.call)) return Choice{std::string(preferences.call), Reason::kCall};
   if (call.by_rank) {
     const std::string_view spec = choose_with_counts(call.collective, call.peer_memory);
     return Choice{std::string(spec), Reason::kCounts};
   }
-  if (asks(wishes.schedule)) return Choice{std::string(wishes.schedule), Reason::kSchedule};
-  const auto base = std::string(wishes.setting.substr(0, wishes.setting.find(':')));
-  if (asks(wishes.setting) && find_algorithm(call.collective, base) &&
-      may_run_by(call, wishes.setting)) {
-    return Choice{std::string(wishes.setting), Reason::kSetting};
+  if (asks(preferences.schedule))
+    return Choice{std::string(preferences.schedule), Reason::kSchedule};
+  const auto base = std::string(preferences.setting.substr(0, preferences.setting.find(':')));
+  if (asks(preferences.setting) && find_algorithm(call.collective, base) &&
+      may_run_by(call, preferences.setting)) {
+    return Choice{std::string(preferences.setting), Reason::kSetting};
   }
   return std::nullopt;
 }

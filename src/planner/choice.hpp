@@ -28,7 +28,7 @@ struct CallShape {
 };
 
 /// What somebody asked for. Empty or "auto": nothing.
-struct Wishes {
+struct Preferences {
   std::string_view call;
   std::string_view schedule;  // FARANDOLE_SCHEDULE, the name of the one for such calls
   std::string_view setting;   // FARANDOLE_ALGORITHM, unless it does not suit these ranks
@@ -56,7 +56,7 @@ bool may_run_by(const CallShape& call, std::string_view spec);
 /// looks at those that need no table; none if the table decides. A setting counts for those
 /// collectives that have an algorithm of that name, and where may_run_by() allows it. What the call
 /// itself names is not looked at.
-std::optional<Choice> choose_by_wishes(const CallShape& call, const Wishes& wishes);
+std::optional<Choice> choose_by_preference(const CallShape& call, const Preferences& preferences);
 /// What the table says, and where that may not run the call, what it says of schedules.
 Choice choose_by_table(const CallShape& call, PlanTable& table);
 

@@ -21,7 +21,7 @@ using coordinator::SharedRequest;
 using coordinator::Tree;
 
 /// When each rank is free again, and what its last message followed.
-struct Place {
+struct RankClock {
   double free_us = 0;
   std::uint64_t depth = 0;
 };
@@ -30,7 +30,7 @@ struct Place {
 class Wires {
  public:
   Wires(const ControlNetworkModel& model, std::int32_t rank_count)
-      : model_(model), places_(static_cast<std::size_t>(rank_count)) {}
+      : model_(model), clocks_(static_cast<std::size_t>(rank_count)) {}
 
   struct Arrival {
     double when_us = 0;
@@ -38,27 +38,27 @@ class Wires {
   };
 
   Arrival send(std::int32_t from, std::uint64_t bytes) {
-    Place& place = at(from);
-    place.free_us += busy_us(bytes);
+    RankClock& clock = at(from);
+    clock.free_us += busy_us(bytes);
     ++cost_.messages;
     cost_.bytes += bytes;
     cost_.message_bytes_max = std::max(cost_.message_bytes_max, bytes);
-    return {place.free_us + model_.latency_us, place.depth + 1, bytes};
+    return {clock.free_us + model_.latency_us, clock.depth + 1, bytes};
   }
 
   void receive(std::int32_t to, const Arrival& arrival) {
-    Place& place = at(to);
+    RankClock& clock = at(to);
     const double earliest = arrival.when_us + model_.overhead_us;
-    place.free_us = std::max(earliest, place.free_us + busy_us(arrival.bytes));
-    place.depth = std::max(place.depth, arrival.depth);
+    clock.free_us = std::max(earliest, clock.free_us + busy_us(arrival.bytes));
+    clock.depth = std::max(clock.depth, arrival.depth);
     if (to == 0) ++cost_.received_by_rank_0;
   }
 
   CoordinationCost cost() const {
     CoordinationCost cost = cost_;
-    for (const Place& place : places_) {
-      cost.seconds = std::max(cost.seconds, place.free_us * 1e-6);
-      cost.rounds = std::max(cost.rounds, place.depth);
+    for (const RankClock& clock : clocks_) {
+      cost.seconds = std::max(cost.seconds, clock.free_us * 1e-6);
+      cost.rounds = std::max(cost.rounds, clock.depth);
     }
     return cost;
   }
@@ -67,10 +67,10 @@ class Wires {
   double busy_us(std::uint64_t bytes) const {
     return model_.overhead_us + static_cast<double>(bytes) / model_.bytes_per_us;
   }
-  Place& at(std::int32_t rank) { return places_[static_cast<std::size_t>(rank)]; }
+  RankClock& at(std::int32_t rank) { return clocks_[static_cast<std::size_t>(rank)]; }
 
   ControlNetworkModel model_;
-  std::vector<Place> places_;
+  std::vector<RankClock> clocks_;
   CoordinationCost cost_;
 };
 
@@ -110,11 +110,11 @@ class Job {
                                          .stall_warning = std::chrono::nanoseconds(0)});
     }
     for (std::int32_t i = 0; i < scenario.tensor_count; ++i) {
-      coordinator::Request request;
+      coordinator::TensorRequest request;
       request.name = "DistributedOptimizer.grad.layer" + std::to_string(i) + ".weight";
       request.dtype = DType::kFloat32;
       request.shape = {64, 64, 3, 3};
-      tensors_.push_back(std::make_shared<const coordinator::Request>(std::move(request)));
+      tensors_.push_back(std::make_shared<const coordinator::TensorRequest>(std::move(request)));
       order_.push_back(static_cast<std::size_t>(i));
     }
   }
@@ -184,9 +184,9 @@ class Job {
   }
 
   Result<void> compare_orders() {
-    std::vector<const coordinator::Request*> first;
+    std::vector<const coordinator::TensorRequest*> first;
     for (Controller& controller : controllers_) {
-      std::vector<const coordinator::Request*> order;
+      std::vector<const coordinator::TensorRequest*> order;
       for (const coordinator::Ready& ready : controller.ready()) {
         if (ready.own && ready.response.error.empty())
           order.push_back(ready.response.request.get());

@@ -19,7 +19,7 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
   if (unused_.empty()) {
     flow = static_cast<Flow>(flows_.size());
     flows_.emplace_back();
-    places_.resize(places_.size() + stride_);
+    nodes_.resize(nodes_.size() + stride_);
   } else {
     flow = unused_.back();
     unused_.pop_back();
@@ -28,8 +28,8 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
   for (std::uint32_t i = 0; i < links.size(); ++i) {
     Member& first = link(links[i]).first;
     const auto member = static_cast<Member>(flow * stride_ + i);
-    places_[member] = {links[i], kNone, first};
-    if (first != kNone) places_[first].before = member;
+    nodes_[member] = {links[i], kNone, first};
+    if (first != kNone) nodes_[first].before = member;
     first = member;
     touched_.push_back(links[i]);
   }
@@ -38,11 +38,11 @@ Fluid::Flow Fluid::join(const std::vector<std::int32_t>& links, double bytes, do
 
 void Fluid::leave(Flow flow) {
   for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) {
-    const Place place = places_of(flow)[i];
-    Member& first = link(place.link).first;
-    (place.before == kNone ? first : places_[place.before].after) = place.after;
-    if (place.after != kNone) places_[place.after].before = place.before;
-    if (first != kNone) touched_.push_back(place.link);
+    const Node node = nodes_of(flow)[i];
+    Member& first = link(node.link).first;
+    (node.before == kNone ? first : nodes_[node.before].after) = node.after;
+    if (node.after != kNone) nodes_[node.after].before = node.before;
+    if (first != kNone) touched_.push_back(node.link);
   }
   unused_.push_back(flow);
 }
@@ -65,7 +65,7 @@ void Fluid::collect(std::int32_t number) {
   Link& at = link(number);
   if (at.seen == round_) return;
   at.seen = round_;
-  for (Member member = at.first; member != kNone; member = places_[member].after) {
+  for (Member member = at.first; member != kNone; member = nodes_[member].after) {
     const auto flow = static_cast<Flow>(member / stride_);
     if (flows_[flow].seen == round_) continue;
     flows_[flow].seen = round_;
@@ -74,7 +74,7 @@ void Fluid::collect(std::int32_t number) {
 }
 
 void Fluid::visit(Flow flow) {
-  for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) collect(places_of(flow)[i].link);
+  for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) collect(nodes_of(flow)[i].link);
 }
 
 void Fluid::share(double now) {
@@ -82,14 +82,14 @@ void Fluid::share(double now) {
     const Flow alone = together_[0];
     double rate = std::numeric_limits<double>::infinity();
     for (std::uint32_t i = 0; i < flows_[alone].link_count; ++i) {
-      rate = std::min(rate, link(places_of(alone)[i].link).capacity);
+      rate = std::min(rate, link(nodes_of(alone)[i].link).capacity);
     }
     rates_.assign(1, rate);
   } else {
     together_links_.clear();
     for (const Flow flow : together_) {
       for (std::uint32_t i = 0; i < flows_[flow].link_count; ++i) {
-        together_links_.links.push_back(places_of(flow)[i].link);
+        together_links_.links.push_back(nodes_of(flow)[i].link);
       }
       together_links_.close_flow();
     }

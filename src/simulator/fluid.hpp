@@ -40,7 +40,7 @@ class Fluid {
   // One flow on one link: numbered flow * stride + which of its links.
   using Member = std::uint32_t;
   static constexpr Member kNone = 0xffffffff;
-  struct Place {
+  struct Node {
     std::int32_t link = 0;
     Member before = kNone, after = kNone;  // among the link's members
   };
@@ -50,14 +50,14 @@ class Fluid {
     double capacity = 0;     // bytes per second
   };
   Link& link(std::int32_t number) { return links_[static_cast<std::size_t>(number)]; }
-  Place* places_of(Flow flow) { return &places_[flow * stride_]; }
+  Node* nodes_of(Flow flow) { return &nodes_[flow * stride_]; }
   void collect(std::int32_t number);
   void visit(Flow flow);
   void share(double now);
 
   const std::size_t stride_;  // links of a flow at most
   std::vector<State> flows_;
-  std::vector<Place> places_;  // [member]
+  std::vector<Node> nodes_;  // [member]
   std::vector<Link> links_;
   std::vector<Flow> unused_;
   std::vector<std::int32_t> touched_;  // links whose flows have changed

@@ -55,14 +55,14 @@ std::deque<Submission> submissions(const TrainingScenario& scenario) {
   std::vector<Submission> all;
   for (std::size_t i = 0; i < scenario.gradients.size(); ++i) {
     const TrainingScenario::Gradient& gradient = scenario.gradients[i];
-    coordinator::Request request;
+    coordinator::TensorRequest request;
     request.name = std::to_string(i);
     request.dtype = DType::kFloat32;
     request.device = 0;
     request.shape = {static_cast<std::int64_t>(gradient.elements)};
     if (gradient.group >= 0) request.group = std::to_string(gradient.group);
     coordinator::Ready ready;
-    ready.response.request = std::make_shared<const coordinator::Request>(std::move(request));
+    ready.response.request = std::make_shared<const coordinator::TensorRequest>(std::move(request));
     ready.joined = nobody;
     Submission& submission = gradient.group < 0 ? all.emplace_back() : groups[gradient.group];
     submission.ready = std::max(submission.ready, gradient.ready);
@@ -76,7 +76,7 @@ std::deque<Submission> submissions(const TrainingScenario& scenario) {
 std::uint64_t bytes_of(const coordinator::Batch& batch) {
   std::uint64_t bytes = 0;
   for (const coordinator::Ready& member : batch.members) {
-    const coordinator::Request& request = *member.response.request;
+    const coordinator::TensorRequest& request = *member.response.request;
     bytes += static_cast<std::uint64_t>(request.shape.front()) * size_of(request.dtype).value();
   }
   return bytes;

@@ -20,9 +20,10 @@ namespace farandole {
 /// Whoever makes work for it publishes the work by AsymmetricFence::store(), or a sequentially
 /// consistent one, so that either side sees what the other one wrote, and calls ring(), which costs
 /// one load unless the word is armed; ringing disarms it. The wake-up itself is a datagram to a
-/// socket in Linux's abstract name space: no file, nothing to clean up, and a stranger's datagram
-/// only wakes the engine for nothing. Threads   arm(), disarm() and drain() from the sleeper;
-/// ring() from any thread.
+/// socket in Linux's abstract name space: no file, nothing to clean up; a datagram of another
+/// program only wakes the engine for nothing.
+///
+/// Threads   arm(), disarm() and drain() from the sleeper; ring() from any thread.
 class Doorbell {
  public:
   /// Where a rank's word lies in its library-owned memory, which its peers map.

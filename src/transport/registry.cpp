@@ -16,8 +16,8 @@ namespace {
 constexpr std::array kRows = {shm::kRow, tcp::kRow, inproc::kRow, inproc::kKernelRow, fault::kRow};
 
 /// Whether a job with this value of FARANDOLE_TRANSPORT may use it.
-bool allowed(const TransportRow& row, std::string_view wish) {
-  return row.threads == nullptr && (wish == "auto" || wish == row.name);
+bool allowed(const TransportRow& row, std::string_view setting) {
+  return row.threads == nullptr && (setting == "auto" || setting == row.name);
 }
 
 }  // namespace
@@ -48,8 +48,8 @@ std::string allowed_transports() {
   return text;
 }
 
-const TransportRow& transport_for(std::string_view wish, bool same_host) {
-  const TransportRow* named = find_transport(wish);
+const TransportRow& transport_for(std::string_view setting, bool same_host) {
+  const TransportRow* named = find_transport(setting);
   if (named != nullptr && (same_host || !named->within_host)) return *named;
   const auto suits = [&](const TransportRow& row) {
     return allowed(row, "auto") && (same_host || !row.within_host);
@@ -69,7 +69,7 @@ Result<std::map<std::string, std::string>> publish_transports(Memory& memory,
   return all;
 }
 
-Result<std::vector<const TransportRow*>> choose_transports(std::string_view wish, Rank self,
+Result<std::vector<const TransportRow*>> choose_transports(std::string_view setting, Rank self,
                                                            const Members& members) {
   const Member& own = members[static_cast<std::size_t>(self.value())];
   std::vector<const TransportRow*> chosen(members.size(), nullptr);
@@ -77,11 +77,11 @@ Result<std::vector<const TransportRow*>> choose_transports(std::string_view wish
     const Member& member = members[rank];
     if (member.rank == self) continue;
     const auto suits = [&](const TransportRow& row) {
-      return allowed(row, wish) && row.reaches(own, member);
+      return allowed(row, setting) && row.reaches(own, member);
     };
     const auto found = std::ranges::find_if(kRows, suits);
     if (found == kRows.end()) {
-      return Error{ErrorKind::kUnsupported, "FARANDOLE_TRANSPORT is '" + std::string(wish) +
+      return Error{ErrorKind::kUnsupported, "FARANDOLE_TRANSPORT is '" + std::string(setting) +
                                                 "', by which rank " + std::to_string(self.value()) +
                                                 " on " + own.host + " does not reach rank " +
                                                 std::to_string(rank) + " on " + member.host +

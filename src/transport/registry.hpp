@@ -28,14 +28,14 @@ std::string allowed_transports();
 
 /// What carries messages over this distance where FARANDOLE_TRANSPORT has this value: auto, the
 /// name of a row, or one that its row cannot fulfil, which counts as auto.
-const TransportRow& transport_for(std::string_view wish, bool same_host);
+const TransportRow& transport_for(std::string_view setting, bool same_host);
 
 /// What every transport publishes of this rank for its record.
 Result<std::map<std::string, std::string>> publish_transports(Memory& memory, const Doorbell& bell);
 
 /// The row by which this rank reaches each member, by rank; null for itself.
 /// Errors    kUnsupported naming a member that it does not reach as it is to.
-Result<std::vector<const TransportRow*>> choose_transports(std::string_view wish, Rank self,
+Result<std::vector<const TransportRow*>> choose_transports(std::string_view setting, Rank self,
                                                            const Members& members);
 
 }  // namespace farandole

@@ -157,7 +157,8 @@ def test_kept_limits_are_those_of_the_formula() -> None:
 class ScriptedCores(run.Cores):
     """Near or far as a list says, once for each run."""
 
-    def __init__(self, *near: bool) -> None:
+    def __init__(self, *near: bool, keep_far: bool = False) -> None:
+        self.keep_far = keep_far
         self.repeated = 0
         self._near = list(near)
 
@@ -183,6 +184,26 @@ def test_runs_beside_far_cores_are_repeated(near: list[bool], taken: int, repeat
     assert cores.repeated == repeated
     page = performance.machine_section(results(row(4, ours=[1.0])) | {"repeated_runs": repeated})
     assert (f"{repeated} runs were repeated" in page) == (repeated > 0)
+
+
+def test_runs_beside_far_cores_are_kept_if_asked() -> None:
+    cores = ScriptedCores(False, keep_far=True)
+    runs = iter([{4: 1.0}, {4: 2.0}])
+    assert run.undisturbed(lambda: next(runs), cores) == {4: 1.0}
+    assert cores.repeated == 0
+
+
+# Goal: how many times as fast as before, of each memory by itself, and what lost a tenth.
+def test_progress_is_a_geometric_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        row(4, **{"old": [2.0], "old, library buffers": [3.0], "ours, library buffers": [3.0]},
+            ours=[1.0]),
+        row(16, **{"old": [1.0]}, ours=[2.0]),
+    ]  # fmt: skip
+    run.show_progress(rows, "old")
+    first, second = capsys.readouterr().out.strip().split("\n\n")
+    assert first == ("2 cases: 1.000 times as fast as old\n  0.50 allreduce p=2 shm 16 B")
+    assert second == "1 cases, library buffers: 1.000 times as fast as old"
 
 
 @pytest.mark.parametrize("first", [(0.05, 0.02, 0.05, 0.16, 0.05), (0.16, 0.16, 0.05, 0.16, 0.05)])

@@ -138,6 +138,7 @@ struct alignas(64) F {
         ("src/base/tall.cpp", CPP + SCOPES.format(body="\n" * 50), "tall.cpp:6: a function of 51"),
         ("src/base/tall.hpp", CPP + METHOD.format(body="\n" * 50), "tall.hpp:7: a function of 51"),
         ("src/base/mine.cpp", CPP + "// see /ho" + "me/me/notes\n", "has no place here"),
+        ("src/base/w.cpp", CPP + "int kNewsMax;\n", "has another word for 'News'"),
         ("docs/later.md", "TO" + "DO: write this\n", "has no place here"),
         ("src/base/t.cpp", CPP + "std::chrono::steady_clock::now();\n", "steady_clock is read"),
         ("src/upper/part/t.cpp", CPP + "clock_gettime(0, &t);\n", "clock_gettime is read"),

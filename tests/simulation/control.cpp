@@ -18,7 +18,7 @@ QuickControlPlane::QuickControlPlane(Timetable& timetable, Random& random, Optio
       last_due_(static_cast<std::size_t>(options.rank_count * options.rank_count)) {
   for (int rank = 0; rank < options_.rank_count; ++rank) members_.emplace_back(options_.rank_count);
   for (int rank = 0; rank < options_.rank_count; ++rank) {
-    for (const int peer : neighbours_of(rank, member(rank).news.gone())) {
+    for (const int peer : neighbours_of(rank, member(rank).log.gone())) {
       member(rank).links.insert(peer);
     }
   }
@@ -27,7 +27,7 @@ QuickControlPlane::QuickControlPlane(Timetable& timetable, Random& random, Optio
 void QuickControlPlane::flood(int rank, std::string_view message) {
   Member& self = member(rank);
   if (self.cut_off) return;
-  const auto frame = self.news.add(Notice{rank, ++self.notices, std::string(message)});
+  const auto frame = self.log.add(Notice{rank, ++self.notices, std::string(message)});
   if (frame) pass_on(rank, *frame);
 }
 
@@ -106,7 +106,7 @@ void QuickControlPlane::understand(int from, int to, const Frame& frame) {
     return;
   }
   const auto notice = decode_notice(frame.payload);
-  const auto fresh = notice->from == to ? std::nullopt : self.news.add(*notice);
+  const auto fresh = notice->from == to ? std::nullopt : self.log.add(*notice);
   if (!fresh) return;
   pass_on(to, *fresh);
   if (!notice->message.starts_with(kStalled)) {
@@ -120,7 +120,7 @@ void QuickControlPlane::understand(int from, int to, const Frame& frame) {
 }
 
 void QuickControlPlane::learn(int rank, const Departure& departure) {
-  const auto frame = member(rank).news.add(departure);
+  const auto frame = member(rank).log.add(departure);
   if (!frame) return;
   pass_on(rank, *frame);
   if (departure.rank == Rank{rank}) return;
@@ -132,30 +132,30 @@ void QuickControlPlane::learn(int rank, const Departure& departure) {
 void QuickControlPlane::cut_off(int rank, const Departure& by) {
   member(rank).cut_off = true;
   for (int peer = 0; peer < options_.rank_count; ++peer) {
-    if (peer == rank || member(rank).news.departure(peer)) continue;
+    if (peer == rank || member(rank).log.departure(peer)) continue;
     const Departure departure{Rank{peer}, false, "cut this rank off, which " + by.reason, ""};
-    (void)member(rank).news.add(departure);
+    (void)member(rank).log.add(departure);
     listeners_[static_cast<std::size_t>(rank)].departed(departure);
   }
 }
 
 void QuickControlPlane::look_for_neighbours(int rank) {
-  for (const int peer : neighbours_of(rank, member(rank).news.gone())) {
+  for (const int peer : neighbours_of(rank, member(rank).log.gone())) {
     if (member(rank).links.contains(peer)) continue;
     timetable_.after(random_.time(options_.detection_max),
                      [this, rank, peer] { link(rank, peer); });
   }
 }
 
-/// Both ends tell each other all their news; who calls in vain has missed a death.
+/// Both ends tell each other all their log; who calls in vain has missed a death.
 void QuickControlPlane::link(int a, int b) {
   if (member(a).dead || member(a).cut_off || member(a).links.contains(b)) return;
   if (member(b).dead) return miss(a, b, "died");
   if (member(b).cut_off) return miss(a, b, "went silent");
   member(a).links.insert(b);
   member(b).links.insert(a);
-  send(a, b, member(a).news.replay());
-  send(b, a, member(b).news.replay());
+  send(a, b, member(a).log.replay());
+  send(b, a, member(b).log.replay());
   for (const auto& [one, other] : {std::pair(a, b), std::pair(b, a)}) {
     if (member(one).stopped) {
       timetable_.after(options_.timeout, [this, one = one, other = other] {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "bootstrap/news.hpp"
+#include "bootstrap/membership_log.hpp"
 #include "bootstrap/session.hpp"
 #include "simulation/random.hpp"
 #include "simulation/timetable.hpp"
@@ -48,8 +48,8 @@ class ControlPlane {
   virtual bool ended() const = 0;
 };
 
-/// A quick one, over links with virtual delays: the news that all ranks come to know, with the
-/// shipped tree and the shipped list of news. Who dies is missed by its neighbours; who is silent
+/// A quick one, over links with virtual delays: the events that all ranks come to know, with the
+/// shipped tree and the shipped log of them. Who dies is missed by its neighbours; who is silent
 /// for too long is given up, and told so when it is back.
 class QuickControlPlane final : public ControlPlane {
  public:
@@ -66,8 +66,8 @@ class QuickControlPlane final : public ControlPlane {
 
  private:
   struct Member {
-    explicit Member(int rank_count) : news(rank_count) {}
-    News news;
+    explicit Member(int rank_count) : log(rank_count) {}
+    MembershipLog log;
     std::uint64_t notices = 0;
     bool dead = false, stopped = false, cut_off = false;
     std::set<int> links;

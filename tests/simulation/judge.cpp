@@ -10,11 +10,11 @@ namespace {
 using namespace std::chrono_literals;
 // A quiet engine looks at its deadlines ten times a second.
 constexpr auto kLook = 250ms;
-// From a fault to its end on all ranks: detection, news over the tree and to new neighbours, and a
-// suspicion's patience.
-constexpr auto kNews = 4s;
+// From a fault to its end on all ranks: detection, events over the tree and to new neighbours, and
+// a suspicion's patience.
+constexpr auto kEvents = 4s;
 // The same by way of a rank that fails first, once it has called, and leaves.
-constexpr auto kSecondHandNews = 12s;
+constexpr auto kSecondHandEvents = 12s;
 
 }  // namespace
 
@@ -82,7 +82,7 @@ std::string Judge::blamed(const GroupPlan& group, const Error& error) const {
   // Whoever is cut off blames all others.
   if (scenario_.fault == Fault::kSilence) return "";
   if (!left_.contains(culprit)) return "blames a rank that lives";
-  // Its news come after those of the one death for which it left.
+  // Its departure comes after the death for which it left.
   const bool known = lost_.size() == 1 && has_lost(group);
   return known ? "blames a rank that left for another one's death" : "";
 }
@@ -97,13 +97,13 @@ Clock::time_point Judge::limit(const OperationPlan& operation, int rank,
   const GroupPlan& group = scenario_.groups[operation.group];
   if (!last_fault_at_) return last;
   const Clock::time_point known = std::max(submitted, *last_fault_at_);
-  if (has_lost(group)) return std::min(last, known + kNews);
+  if (has_lost(group)) return std::min(last, known + kEvents);
   if (!has_all_victims(group)) return last;
-  if (stall_reported_) return std::min(last, known + kNews);
+  if (stall_reported_) return std::min(last, known + kEvents);
   if (scenario_.fault != Fault::kBroken) return last;
   const bool is_victim = std::ranges::find(scenario_.victims, rank) != scenario_.victims.end();
-  if (is_victim) return std::min(last, known + kNews);
-  return scenario_.quits ? std::min(last, known + kSecondHandNews) : last;
+  if (is_victim) return std::min(last, known + kEvents);
+  return scenario_.quits ? std::min(last, known + kSecondHandEvents) : last;
 }
 
 }  // namespace farandole::simulation

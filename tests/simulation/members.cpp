@@ -126,7 +126,7 @@ void ShippedControlPlane::run(int rank) {
   }
 }
 
-farandole::Listener::Door ShippedControlPlane::door_of(Member& self) {
+farandole::Listener::Admission ShippedControlPlane::admission_of(Member& self) {
   return {[&self](const Identity& visitor) {
             return visitor.purpose == Purpose::kProbe ? Verdict::kNotNow
                                                       : self.links.admit(visitor.rank);
@@ -152,7 +152,7 @@ bool ShippedControlPlane::turn(int rank) {
   }
   self.probes.serve(set);
   self.links.serve(set);
-  self.listener.serve(set, door_of(self));
+  self.listener.serve(set, admission_of(self));
   if (!self.links.closed() && !(self.end && self.end->passed())) return true;
   self.links.close();
   self.listener.close();

@@ -17,7 +17,7 @@
 
 namespace farandole::simulation {
 
-/// The shipped one: links, probes, listener, calls with their handshakes and news of every rank,
+/// The shipped one: links, probes, listener, calls with their handshakes and events of every rank,
 /// over virtual sockets. Only the loop that turns them is written here, as Session has it.
 class ShippedControlPlane final : public ControlPlane {
  public:
@@ -55,7 +55,7 @@ class ShippedControlPlane final : public ControlPlane {
   void wake(int rank, Clock::time_point when);
   void run(int rank);
   bool turn(int rank);
-  farandole::Listener::Door door_of(Member& self);
+  farandole::Listener::Admission admission_of(Member& self);
 
   Timetable& timetable_;
   const std::function<void(int)> on_spin_;

@@ -54,7 +54,7 @@ std::string name_of(const testing::TestParamInfo<Fault>& each) {
 INSTANTIATE_TEST_SUITE_P(Simulation, Faults, kFaults, name_of);
 
 // Goal: the same with the control plane that ships, over virtual sockets: its handshakes, links,
-// questions, news, the start of all, and that it closes everything when a rank leaves.
+// questions, events, the start of all, and that it closes everything when a rank leaves.
 class FaultsWithShippedControl : public testing::TestWithParam<Fault> {};
 
 TEST_P(FaultsWithShippedControl, AreHandledTheSameWay) {
@@ -78,10 +78,10 @@ TEST(Simulation, NoBeatIsDueOnALinkThatIsFinished) {
   EXPECT_EQ(run(scenario).violation, "");
 }
 
-// Goal: a link that is made in the place of one to a dead rank carries all news, also those that
+// Goal: a link that is made in the place of one to a dead rank carries all events, also those that
 // were on their way when that rank died. Method: a seed in which one of three ranks dies, and that
-// was red with a link that begins without news.
-TEST(Simulation, ANewLinkCarriesAllNews) {
+// was red with a link that begins without any.
+TEST(Simulation, ANewLinkCarriesAllEvents) {
   Scenario scenario = draw_scenario(8981, std::nullopt, Fault::kMixed);
   scenario.shipped_control = true;
   EXPECT_EQ(run(scenario).violation, "");

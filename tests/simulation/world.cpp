@@ -377,7 +377,7 @@ void World::leave(Process& self) {
   judge_.left(self.rank);
   if (!self.flights.empty()) judge_.note_fault(timetable_.now());
   shut_down(self);
-  Farewell words;
+  FinalState words;
   for (std::size_t i = 0; i < self.groups.size(); ++i) {
     if (self.groups[i] == nullptr) continue;
     words.next_sequence[self.groups[i]->communicator] = self.next_sequence[i].load();

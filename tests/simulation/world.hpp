@@ -20,7 +20,7 @@ struct Report {
 
 /// Runs the shipped engines of all ranks on this thread, in virtual time. Invariants:
 ///   no wrong result, and no byte written outside the buffers;
-///   no hang: every operation of a rank that runs ends by its deadline, or soon after the news;
+///   no hang: every operation of a rank that runs ends by its deadline, or soon after the log;
 ///   the right rank is named, and no error comes without its cause;
 ///   whatever ended before the fault ended well everywhere; disagreements fail on all ranks;
 ///   nothing is held afterwards: no operation, transfer or parcel.

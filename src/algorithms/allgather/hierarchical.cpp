@@ -27,7 +27,7 @@ Schedule hierarchical_allgather(const AlgorithmParameters& parameters) {
     return std::move(b).build();
   }
   b.scratch_slots(p);
-  const std::vector<Level> levels =
+  const std::vector<LayerRounds> levels =
       levels_of(p, parameters.layers.empty() ? default_layers(p) : parameters.layers);
   b.round().copy(scratch(chunk_and_slot(levels, 0).slot, 0), in(0));
   for (auto level = levels.rbegin(); level != levels.rend(); ++level) {

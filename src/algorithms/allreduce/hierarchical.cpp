@@ -29,7 +29,7 @@ Schedule hierarchical_allreduce(const AlgorithmParameters& parameters) {
   }
   const Place inputs = [](const Expr& first, std::int64_t block) { return in(first, block); };
   const Place sums = [](const Expr& first, std::int64_t block) { return out(first, block); };
-  const std::vector<Level> levels =
+  const std::vector<LayerRounds> levels =
       levels_of(p, parameters.layers.empty() ? default_layers(p) : parameters.layers);
   allreduce_in_layers(b, levels, inputs, sums);
   return std::move(b).build();

@@ -40,10 +40,10 @@ Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
     tree.up(round, *d, leaders);
   }
   layers.erase(layers.begin());
-  std::vector<Level> across = levels_of(p, layers, q);
+  std::vector<LayerRounds> across = levels_of(p, layers, q);
   const Place sums = [](const Expr& first, std::int64_t block) { return out(first, block); };
   const Place inputs = [](const Expr& first, std::int64_t block) { return in(first, block); };
-  for (Level& level : across) level.when = {{member, 0, 1}};
+  for (LayerRounds& level : across) level.when = {{member, 0, 1}};
   allreduce_in_layers(b, across, inputs, sums);
   if (q > 1) b.stage("broadcast");
   for (const std::int64_t d : levels) {

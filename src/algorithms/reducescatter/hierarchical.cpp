@@ -27,13 +27,13 @@ Schedule hierarchical_reducescatter(const AlgorithmParameters& parameters) {
     return std::move(b).build();
   }
   b.scratch_slots(p);
-  const std::vector<Level> levels =
+  const std::vector<LayerRounds> levels =
       levels_of(p, parameters.layers.empty() ? default_layers(p) : parameters.layers);
   b.loop(p, [&](const Expr& s) {
     const auto [chunk, slot] = chunk_and_slot(levels, s);
     b.round().copy(scratch(slot, 0), in(chunk));
   });
-  for (const Level& level : levels) {
+  for (const LayerRounds& level : levels) {
     b.rotation({level.size, level.stride, level.stride, level.block});
     begin_stage(b, level, "scatter");
     scatter_sums(b, level, slots(), slots());

@@ -103,12 +103,12 @@ class Execution {
     const bool sends = action.kind == Action::Kind::kSend;
     (sends ? sending_ : receiving_)[lane_of(step)] = step.action;
     // The peer is a turned copy of its representative, which turns this rank back as far.
-    const Symmetry::Place peer = symmetry_.place(action.peer);
+    const Symmetry::Point peer = symmetry_.place(action.peer);
     const std::size_t at_peer =
         (sends ? receiving_ : sending_)[index(peer.orbit) * lanes_ + index(action.lane)];
     if (at_peer == kNone) return {};
     const Step other{index(peer.orbit), at_peer};
-    const Symmetry::Place back{static_cast<std::int64_t>(step.orbit),
+    const Symmetry::Point back{static_cast<std::int64_t>(step.orbit),
                                symmetry_.inverse(peer.element)};
     if (symmetry_.place(action_of(other).peer) != back) return {};
     return sends ? transfer(step, other, back.element) : transfer(other, step, peer.element);

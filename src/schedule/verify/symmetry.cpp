@@ -56,7 +56,7 @@ Symmetry::Symmetry(const Schedule& header) : rotations_(header.rotations) {
   }
 }
 
-Symmetry::Place Symmetry::place(std::int64_t rank) const {
+Symmetry::Point Symmetry::place(std::int64_t rank) const {
   if (order_ == 1) return {rank, 0};
   Element element = 0, weight = 1;
   for (const Rotation& rotation : rotations_) {
@@ -69,7 +69,7 @@ Symmetry::Place Symmetry::place(std::int64_t rank) const {
   return {at - representatives_.begin(), element};
 }
 
-std::int64_t Symmetry::rank(Place place) const {
+std::int64_t Symmetry::rank(Point place) const {
   std::int64_t rank = representative(place.orbit);
   for (const Rotation& rotation : rotations_) {
     rank += place.element % rotation.size * rotation.rank_stride;

@@ -18,10 +18,10 @@ namespace farandole {
 class Symmetry {
  public:
   using Element = std::int64_t;
-  struct Place {
+  struct Point {
     std::int64_t orbit;
     Element element;  // takes the representative to the rank
-    bool operator==(const Place&) const = default;
+    bool operator==(const Point&) const = default;
   };
 
   /// Whether the digits exist and do not overlap, in ranks, chunks and scratch.
@@ -33,8 +33,8 @@ class Symmetry {
   std::int64_t representative(std::int64_t orbit) const {
     return representatives_[static_cast<std::size_t>(orbit)];
   }
-  Place place(std::int64_t rank) const;
-  std::int64_t rank(Place place) const;
+  Point place(std::int64_t rank) const;
+  std::int64_t rank(Point place) const;
   Element sum(Element a, Element b) const;
   Element inverse(Element a) const { return difference(0, a); }
   Element difference(Element a, Element b) const;

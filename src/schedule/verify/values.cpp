@@ -17,7 +17,7 @@ std::size_t ValueTable::Hash::operator()(const Key& key) const {
 ValueTable::ValueTable(const Symmetry& symmetry, std::int64_t rank_count)
     : symmetry_(symmetry), rank_count_(rank_count), trees_(1), sets_(1) {}  // 0 is undefined
 
-Value ValueTable::leaf(Symmetry::Place place) {
+Value ValueTable::leaf(Symmetry::Point place) {
   const auto orbit = static_cast<std::uint32_t>(place.orbit);
   const auto [known, is_new] =
       tree_of_.try_emplace({orbit, kLeaf, 0}, static_cast<std::uint32_t>(trees_.size()));

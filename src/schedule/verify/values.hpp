@@ -23,7 +23,7 @@ struct Value {
 class ValueTable {
  public:
   ValueTable(const Symmetry& symmetry, std::int64_t rank_count);
-  Value leaf(Symmetry::Place place);
+  Value leaf(Symmetry::Point place);
   /// left (+) right, in this order.
   Value reduce(Value left, Value right);
   /// Leaves, counted as often as they occur.

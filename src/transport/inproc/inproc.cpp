@@ -22,15 +22,15 @@ Result<std::vector<ThreadRank>> make_inproc(int rank_count, InprocOptions option
     auto bell = Doorbell::create(Doorbell::word_in(*rank.memory));
     if (!bell) return bell.error();
     rank.doorbell = *std::move(bell);
-    auto cards = ShmTransport::cards(*rank.memory, *rank.doorbell);
-    if (!cards) return cards.error();
+    auto record = ShmTransport::record(*rank.memory, *rank.doorbell);
+    if (!record) return record.error();
     const auto index = static_cast<int>(members.size());
     members.push_back(Member{.rank = Rank{index},
                              .local_rank = index,
                              .host = "inproc",
                              .host_id = "inproc",
                              .pid = ::getpid(),
-                             .cards = *std::move(cards)});
+                             .record = *std::move(record)});
     memories.emplace_back(rank.memory->base(), rank.memory->reserved());
   }
   ShmTransport::Options shm_options;

@@ -132,8 +132,8 @@ struct alignas(kLine) Line {
   std::byte bytes[kLine];
 };
 
-/// What a rank's card says of this layout. It changes with every change of it, so that processes of
-/// two versions of the library refuse each other instead of misreading each other's memory.
+/// What a rank's entry says of this layout. It changes with every change of it, so that processes
+/// of two versions of the library refuse each other instead of misreading each other's memory.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 
 struct Header {

@@ -14,13 +14,13 @@
 
 namespace farandole::shm {
 
-/// The card "shm.memory": "pid:fd:bytes:room", Memory's file_bytes() and room().
-struct MemoryCard {
+/// The entry "shm.memory": "pid:fd:bytes:room", Memory's file_bytes() and room().
+struct MemoryEntry {
   int pid = 0, fd = -1;
   unsigned long long bytes = 0, room = 0;
 
   std::string text() const;
-  static std::optional<MemoryCard> of(const Member& member);
+  static std::optional<MemoryEntry> of(const Member& member);
 };
 
 /// How much of each memory the ranks of a host map, its owner included, so that all of them fit
@@ -33,7 +33,7 @@ class Mapping {
   Mapping() = default;
   /// Memory of this process, which outlives the mapping.
   Mapping(std::byte* base, Bytes bytes) : base_(base), bytes_(bytes.value()) {}
-  /// Maps what the member's card "shm.memory" names, at most `most` bytes of it, through /proc:
+  /// Maps what the member's entry "shm.memory" names, at most `most` bytes of it, through /proc:
   /// nothing has a path.
   /// Errors    kUnsupported naming the peer, when this process may not or cannot.
   static Result<Mapping> open(const Member& member, Bytes most);

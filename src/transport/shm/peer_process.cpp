@@ -67,17 +67,17 @@ bool kernel_copies_fast(double slower_max) {
 
 }  // namespace
 
-std::string PeerProcess::card(const void* token) {
+std::string PeerProcess::entry(const void* token) {
 #if defined(PR_SET_PTRACER)
   if (pays()) (void)::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);  // no need where it is unknown
 #endif
   return std::to_string(::getpid()) + ":" + std::to_string(reinterpret_cast<std::uintptr_t>(token));
 }
 
-PeerProcess PeerProcess::open(const std::string& card, std::uint64_t token) {
+PeerProcess PeerProcess::open(const std::string& entry, std::uint64_t token) {
   int pid = 0;
   unsigned long long address = 0;
-  if (std::sscanf(card.c_str(), "%d:%llu", &pid, &address) != 2) return {};
+  if (std::sscanf(entry.c_str(), "%d:%llu", &pid, &address) != 2) return {};
   PeerProcess peer(pid);
   std::uint64_t found = 0;
   // A pid of another name space may be that of another process here.

@@ -22,11 +22,11 @@ class PeerProcess {
 
   /// "pid:address", the address being that of `token`. Where it pays, opens this process to its
   /// siblings, the descendants of its parent, if the system asks for that (Yama, ptrace_scope 1).
-  static std::string card(const void* token);
+  static std::string entry(const void* token);
 
-  /// For what the peer's card says, if this process can read `token` there; else one that cannot
+  /// For what the peer's entry says, if this process can read `token` there; else one that cannot
   /// be reached.
-  static PeerProcess open(const std::string& card, std::uint64_t token);
+  static PeerProcess open(const std::string& entry, std::uint64_t token);
 
   /// Whether the kernel copies what is in the caches in less time than `kSlowerMax` times what two
   /// copies of ours take. On an Intel Xeon 4.4 and 3.5 us for 64 KiB. Measured once, in 0.3 ms.

@@ -35,7 +35,7 @@ bool reaches_row(const Member& self, const Member& peer) {
 }
 
 Result<std::map<std::string, std::string>> publish_row(Memory& memory, const Doorbell& bell) {
-  return ShmTransport::cards(memory, bell);
+  return ShmTransport::record(memory, bell);
 }
 
 Result<std::unique_ptr<Transport>> create_row(const TransportSite& site) {

@@ -47,24 +47,24 @@ std::string text(Rank rank) {
 
 }  // namespace
 
-Result<std::map<std::string, std::string>> ShmTransport::cards(Memory& memory,
-                                                               const Doorbell& bell) {
+Result<std::map<std::string, std::string>> ShmTransport::record(Memory& memory,
+                                                                const Doorbell& bell) {
   std::uint64_t token = 0;
   if (::getrandom(&token, sizeof(token), 0) != sizeof(token)) {
     return Error{ErrorKind::kInternal,
                  std::string("getrandom gave no token: ") + std::strerror(errno) + "."};
   }
   header_of(memory).token = token;
-  std::map<std::string, std::string> cards{
+  std::map<std::string, std::string> record{
       {"shm.memory",
-       shm::MemoryCard{::getpid(), memory.fd(), memory.file_bytes().value(), memory.room().value()}
+       shm::MemoryEntry{::getpid(), memory.fd(), memory.file_bytes().value(), memory.room().value()}
            .text()},
       {"shm.token", std::to_string(token)},
       {"shm.layout", std::to_string(shm::kLayoutVersion)},
-      {"shm.process", shm::PeerProcess::card(&header_of(memory).token)},
+      {"shm.process", shm::PeerProcess::entry(&header_of(memory).token)},
       {"shm.doorbell", bell.address()}};
-  if (AsymmetricFence::enabled()) cards.emplace("shm.fence", "asymmetric");
-  return cards;
+  if (AsymmetricFence::enabled()) record.emplace("shm.fence", "asymmetric");
+  return record;
 }
 
 ShmTransport::ShmTransport(Rank self, const Members& members, Memory& memory, Doorbell& bell,
@@ -103,7 +103,7 @@ Result<void> ShmTransport::introduce(const Member& member) {
                      std::to_string(peers_.local.size()) + " ranks are there, and ranks are 0 to " +
                      std::to_string(members_.size() - 1) + "."};
   }
-  if (!member.cards.contains("shm.fence")) AsymmetricFence::disable();
+  if (!member.record.contains("shm.fence")) AsymmetricFence::disable();
   members_[index] = member;
   Peer& peer = *peers_.local[introduced_];
   peer.rank = member.rank;
@@ -128,7 +128,7 @@ Result<void> ShmTransport::lay_out() {
   const Peer* own = peers_.find(self_);
   if (own == nullptr) {
     return Error{ErrorKind::kUnsupported,
-                 text(self_) + " published no card 'shm.memory', so peers cannot reach it."};
+                 text(self_) + " published no entry 'shm.memory', so peers cannot reach it."};
   }
   self_index_ = own->local_index;
   const std::size_t ranks_on_host = host_rank_count_max();
@@ -256,11 +256,11 @@ Result<void> ShmTransport::map(Peer& peer) {
   const Member& member = members_[static_cast<std::size_t>(peer.rank.value())];
   auto mapping = options_.map(member, mapped_max_);
   if (!mapping) return mapping.error();
-  const auto card = [&](const char* name) {
-    const auto found = member.cards.find(name);
-    return found == member.cards.end() ? std::string() : found->second;
+  const auto entry = [&](const char* name) {
+    const auto found = member.record.find(name);
+    return found == member.record.end() ? std::string() : found->second;
   };
-  const std::string layout = card("shm.layout");
+  const std::string layout = entry("shm.layout");
   if (layout != std::to_string(shm::kLayoutVersion)) {
     return Error{ErrorKind::kUnsupported,
                  text(peer.rank) + " lays its shared memory out in version '" + layout + "', " +
@@ -268,20 +268,20 @@ Result<void> ShmTransport::map(Peer& peer) {
                      "; all ranks of a host need one version of the library."};
   }
   Header* header = mapping->at<Header>(0);
-  if (header == nullptr || std::to_string(header->token) != card("shm.token")) {
+  if (header == nullptr || std::to_string(header->token) != entry("shm.token")) {
     return Error{ErrorKind::kUnsupported, "What " + text(self_) + " mapped is not the memory of " +
                                               text(peer.rank) + ": the token differs."};
   }
-  if (!Doorbell::reachable(card("shm.doorbell"), bell_.fd())) {
+  if (!Doorbell::reachable(entry("shm.doorbell"), bell_.fd())) {
     return Error{ErrorKind::kUnsupported, text(self_) + " cannot ring the doorbell of " +
                                               text(peer.rank) +
                                               "; it may be in another network name space."};
   }
-  peer.bell_address = card("shm.doorbell");
+  peer.bell_address = entry("shm.doorbell");
   peer.bell_fd = bell_.fd();
   peer.armed = &header->armed;
   if (options_.all_memory && host_rank_count_max() == shm::kReachingRanks) {
-    peer.process = shm::PeerProcess::open(card("shm.process"), header->token);
+    peer.process = shm::PeerProcess::open(entry("shm.process"), header->token);
   }
   peer.mapping = std::move(*mapping);
   return {};

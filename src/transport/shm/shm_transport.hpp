@@ -29,7 +29,7 @@ namespace farandole {
 /// receiver reads the source), staged (through a pipe) and put (the sender writes the target).
 /// copy_policy.hpp has what decides; layout.hpp says what lies where.
 ///
-/// The order of start-up: Memory; Doorbell on Doorbell::word_in(memory); cards() into this rank's
+/// The order of start-up: Memory; Doorbell on Doorbell::word_in(memory); record() into this rank's
 /// Member; rendezvous; create(); register_memory(). Memory and Doorbell outlive the transport, and
 /// one Memory serves one transport.
 class ShmTransport : public Transport {
@@ -45,21 +45,21 @@ class ShmTransport : public Transport {
     std::size_t rank_count_max = 0, host_rank_count_max = 0;
   };
 
-  /// What peers need to reach this process: "shm.memory" (MemoryCard), "shm.token" (random,
+  /// What peers need to reach this process: "shm.memory" (MemoryEntry), "shm.token" (random,
   /// also in the memory, so that a wrong mapping is noticed), "shm.layout" (version of layout.hpp),
   /// "shm.process" (see PeerProcess),
   /// "shm.doorbell", and "shm.fence" if this process has an AsymmetricFence, which it keeps if all
   /// ranks of the host have.
-  static Result<std::map<std::string, std::string>> cards(Memory& memory, const Doorbell& bell);
+  static Result<std::map<std::string, std::string>> record(Memory& memory, const Doorbell& bell);
 
   /// Whether the peer is on the same host and has published how to reach it.
   static bool reaches(const Member& self, const Member& peer) {
-    return peer.host_id == self.host_id && peer.cards.contains("shm.memory");
+    return peer.host_id == self.host_id && peer.record.contains("shm.memory");
   }
 
   /// For rank `self` of `members`; its peers are those that it reaches. Shrinks `memory` to what
   /// each of them can map of all.
-  /// Errors    kInvalidArgument when Memory is exhausted, kUnsupported without own cards.
+  /// Errors    kInvalidArgument when Memory is exhausted, kUnsupported without own record.
   static Result<std::unique_ptr<ShmTransport>> create(Rank self, const Members& members,
                                                       Memory& memory, Doorbell& bell,
                                                       Options options);

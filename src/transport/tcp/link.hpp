@@ -14,10 +14,10 @@
 
 #include "transport/matcher.hpp"
 #include "transport/queue.hpp"
+#include "transport/tcp/id_table.hpp"
 #include "transport/tcp/input.hpp"
 #include "transport/tcp/output.hpp"
 #include "transport/tcp/poller.hpp"
-#include "transport/tcp/slots.hpp"
 #include "transport/transport.hpp"
 
 namespace farandole::tcp {
@@ -71,8 +71,8 @@ struct Core {
   const std::size_t one_way_bytes;
   Matcher matcher;
   Senders senders;
-  SlotTable<Outgoing> outgoing;
-  SlotTable<Incoming> incoming;
+  IdTable<Outgoing> outgoing;
+  IdTable<Incoming> incoming;
   TransportCounters counters;
   std::vector<Link*> busy;  // have something to flush, each once
   std::vector<Rank> lost;   // links lost since the last report
@@ -101,7 +101,7 @@ class Link final : public InputHandler, public OutputHandler {
   void writable(std::size_t connection);  // the kernel has room again
   bool flush();                           // true if bytes went
 
-  /// Fails the operation's sends that have no slot yet or frames queued.
+  /// Fails the operation's sends that have no id yet or frames queued.
   void cancel(OperationId operation);
   /// Closes the connections and does the same for all sends.
   void fail();

@@ -225,7 +225,7 @@ TEST(AbiConvert, OtherFunctionsCheckTheirArguments) {
   farandole_memory* memory = nullptr;
   void* data = nullptr;
   std::int32_t number = 0;
-  const std::int32_t twice[] = {0, 0}, stranger[] = {1};
+  const std::int32_t twice[] = {0, 0}, outsider[] = {1};
   farandole_ranks ranks{};
   auto* const other_kind = reinterpret_cast<farandole_request*>(world);
   const auto refused = [](farandole_status status, const char* words) {
@@ -246,7 +246,7 @@ TEST(AbiConvert, OtherFunctionsCheckTheirArguments) {
   refused(farandole_split(world, nullptr, 0, nullptr), "'made' is null");
   refused(farandole_group(world, nullptr, 1, &made), "'ranks' is null");
   refused(farandole_group(world, twice, 2, &made), "'rank_count' is 2");
-  refused(farandole_group(world, stranger, 1, &made), "'ranks' is a list with 1");
+  refused(farandole_group(world, outsider, 1, &made), "'ranks' is a list with 1");
   refused(farandole_node(nullptr, &made), "farandole_node: argument 'parent' is null");
   refused(farandole_across(nullptr, &made), "farandole_across: argument 'parent' is null");
   refused(farandole_communicator_rank(nullptr, &number, &number), "'communicator' is null");

@@ -132,7 +132,7 @@ TEST(Failure, RandomSequencesOfLeavingAndDying) {
 
 // Goal: the culprit comes first: when 3 is killed and 2 exits because of it, nobody is told of 2
 // before 3.
-// Method: rank 2 exits without a farewell on the news of any death; compare the orders.
+// Method: rank 2 exits, without a departure, when it hears of any death; compare the orders.
 TEST(Failure, TheCulpritIsHeardOfFirst) {
   for (int round = 0; round < 5; ++round) {
     ProcessJob job(7, [](int rank) {

@@ -141,8 +141,8 @@ TEST(Handshake, CannotBeReplayedOrReflected) {
   EXPECT_EQ(mirrored.state(), State::kFailed);
 }
 
-// Goal: a server takes no more than it must from a stranger, whatever he sends.
-// Method: lengths of 0, 4097 and 4 GiB in a proof; random bytes from printed seeds.
+// Goal: a server takes no more than it must from whoever does not know the secret, whatever he
+// sends. Method: lengths of 0, 4097 and 4 GiB in a proof; random bytes from printed seeds.
 TEST(Handshake, BoundsWhatAStrangerMaySay) {
   for (const std::string& length :
        {std::string(4, '\0'), std::string("\x01\x10\0\0", 4), std::string(4, '\xff')}) {

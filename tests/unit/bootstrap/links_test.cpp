@@ -87,7 +87,7 @@ struct Nodes {
 
 // Goal: ranks that leave right after the start are not taken for dead by one that is slow.
 // Method: ranks 0 and 1 meet and leave while rank 2 has not made its first turn; for longer than
-// any leaving takes they wait for it; then it hears both farewells, and all end.
+// any leaving takes they wait for it; then it hears both departures, and all end.
 TEST(Links, LeavingWaitsForASlowNeighbour) {
   Nodes nodes(3);
   nodes[0].links.flood("hello");

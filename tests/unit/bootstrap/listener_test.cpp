@@ -61,7 +61,7 @@ TEST_F(ListenerTest, DropsWhoStalls) {
     (void)silent.read(1);
     return silent.ended();
   }));
-  EXPECT_EQ(listener_->strangers(), 1u);
+  EXPECT_EQ(listener_->rejected_connections(), 1u);
 }
 
 // Goal: visitors who hold connections open shut no member out.
@@ -71,7 +71,7 @@ TEST_F(ListenerTest, DropsTheOldestOfTooMany) {
   Channel first(start_connecting(address_));
   Channel second(start_connecting(address_));
   Channel third(start_connecting(address_));
-  EXPECT_TRUE(turn_until([&] { return listener_->strangers() == 1; }));
+  EXPECT_TRUE(turn_until([&] { return listener_->rejected_connections() == 1; }));
   EXPECT_TRUE(turn_until([&] {
     (void)first.read(1);
     return first.ended();
@@ -83,19 +83,19 @@ TEST_F(ListenerTest, DropsTheOldestOfTooMany) {
 
 // Goal: who does not share the secret is counted once it knows; members are not.
 // Method: one of each; and one who goes away without a word.
-TEST_F(ListenerTest, CountsStrangersOnly) {
+TEST_F(ListenerTest, CountsRejectedConnectionsOnly) {
   open(8, kPatience);
   EXPECT_TRUE(enter());
   Channel(start_connecting(address_)).take().close();
   EXPECT_TRUE(enter());
-  EXPECT_EQ(listener_->strangers(), 0u);
+  EXPECT_EQ(listener_->rejected_connections(), 0u);
   {
-    Dial stranger = dial("another secret");
+    Dial outsider = dial("another secret");
     EXPECT_TRUE(
-        turn_until([&] { return stranger.outcome() != Dial::Outcome::kWorking; }, &stranger));
-    EXPECT_EQ(stranger.outcome(), Dial::Outcome::kStranger);
+        turn_until([&] { return outsider.outcome() != Dial::Outcome::kWorking; }, &outsider));
+    EXPECT_EQ(outsider.outcome(), Dial::Outcome::kOfAnotherJob);
   }
-  EXPECT_TRUE(turn_until([&] { return listener_->strangers() == 1; }));
+  EXPECT_TRUE(turn_until([&] { return listener_->rejected_connections() == 1; }));
   EXPECT_EQ(welcomed_.size(), 2u);
 }
 

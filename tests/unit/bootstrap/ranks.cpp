@@ -93,7 +93,7 @@ Ranks::Ranks(int size, const std::function<void(Job&)>& adjust) : socket(launche
     Job job = local_job(rank, size, socket);
     if (adjust) adjust(job);
     auto session =
-        Session::start(job, {{"card", "of " + std::to_string(rank)}}, ear(rank).events());
+        Session::start(job, {{"entry", "of " + std::to_string(rank)}}, ear(rank).events());
     const auto index = static_cast<std::size_t>(rank);
     if (session) {
       sessions[index] = *std::move(session);

@@ -12,8 +12,8 @@
 #include "bootstrap/dial.hpp"
 #include "bootstrap/latecomers.hpp"
 #include "bootstrap/secret.hpp"
+#include "unit/bootstrap/intruders.hpp"
 #include "unit/bootstrap/ranks.hpp"
-#include "unit/bootstrap/strangers.hpp"
 
 namespace farandole::test {
 namespace {
@@ -207,7 +207,7 @@ TEST(Rendezvous, TakenPortsArePassedOver) {
 
 // Goal: two jobs of one user that start at the same time, with the same ports to choose from, do
 // not mix.
-// Method: all four at once, ten times, so that some knock at the wrong door.
+// Method: all four at once, ten times, so that some knock at the wrong admission.
 TEST(Rendezvous, TwoJobsStartSideBySide) {
   for (int round = 0; round < 10; ++round) {
     const std::uint16_t port = free_ports(2);
@@ -235,10 +235,10 @@ TEST(Rendezvous, LateAndWrongProcessesAreTurnedAway) {
 
   late.secret = Secret("a guess");
   late.start_timeout = 300ms;
-  const auto stranger = Session::start(late, {}, {});
-  ASSERT_FALSE(stranger);
-  EXPECT_EQ(stranger.error().kind, ErrorKind::kTimedOut);
-  EXPECT_NE(stranger.error().message.find("does not know this job's secret"), std::string::npos);
+  const auto outsider = Session::start(late, {}, {});
+  ASSERT_FALSE(outsider);
+  EXPECT_EQ(outsider.error().kind, ErrorKind::kTimedOut);
+  EXPECT_NE(outsider.error().message.find("does not know this job's secret"), std::string::npos);
 
   late.secret = local_job(1, 2, ranks.socket).secret;
   late.id = "another";
@@ -248,7 +248,7 @@ TEST(Rendezvous, LateAndWrongProcessesAreTurnedAway) {
   ranks[1].flood("still here");
   EXPECT_TRUE(ranks.ear(0).wait_for([](const Ear& ear) { return ear.noticed.size() == 1; }));
   ranks.leave_all();
-  EXPECT_GE(ranks[0].strangers(), 1u);
+  EXPECT_GE(ranks[0].rejected_connections(), 1u);
 }
 
 /// Comes to rank 0 as rank 1 of three, by hand, and dies: once it has registered or before.
@@ -308,7 +308,7 @@ TEST(Rendezvous, LocalRanksAreDistinctOnAHost) {
   }
 }
 
-// Goal: strangers at the door change nothing, while the job starts and while it runs.
+// Goal: connections from outside change nothing, while the job starts and while it runs.
 // Method: 10,000 pieces of nonsense from two threads; ranks come one by one meanwhile, then
 // open data sockets and flood messages. The seed is printed.
 TEST(Rendezvous, StrangersChangeNothing) {
@@ -344,7 +344,7 @@ TEST(Rendezvous, StrangersChangeNothing) {
       });
     }
     for (std::thread& one : crowd) one.join();
-    EXPECT_GT(outcomes.sessions[0]->strangers(), 100u);
+    EXPECT_GT(outcomes.sessions[0]->rejected_connections(), 100u);
   }
 }
 

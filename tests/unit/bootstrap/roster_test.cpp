@@ -21,7 +21,7 @@ TEST(Roster, SurvivesTheWire) {
   const std::string registration = encode(Registration{member(3), {"10.0.0.1", 5}, 4});
   const auto again = decode_registration(registration);
   ASSERT_TRUE(again);
-  EXPECT_EQ(again->member.cards, member(3).cards);
+  EXPECT_EQ(again->member.record, member(3).record);
   EXPECT_EQ(again->member.pid, 103);
   EXPECT_EQ(text(again->listener), "10.0.0.1:5");
   EXPECT_EQ(again->size, 4);

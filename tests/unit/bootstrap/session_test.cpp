@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "bootstrap/latecomers.hpp"
-#include "bootstrap/news.hpp"
+#include "bootstrap/membership_log.hpp"
 #include "unit/bootstrap/children.hpp"
 #include "unit/bootstrap/ranks.hpp"
 
@@ -33,7 +33,7 @@ TEST(Session, AllRanksGetTheSameTable) {
         EXPECT_EQ(member.local_rank, other);
         EXPECT_EQ(member.pid, getpid());
         EXPECT_EQ(member.host_id, members[0].host_id);
-        EXPECT_EQ(member.cards.at("card"), "of " + std::to_string(other));
+        EXPECT_EQ(member.record.at("entry"), "of " + std::to_string(other));
       }
     }
   }

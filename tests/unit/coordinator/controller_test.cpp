@@ -26,10 +26,11 @@ ControllerOptions with_capacity(std::size_t capacity) {
   return options;
 }
 
-SharedRequest changed(const SharedRequest& request, const std::function<void(Request&)>& change) {
-  Request copy = *request;
+SharedRequest changed(const SharedRequest& request,
+                      const std::function<void(TensorRequest&)>& change) {
+  TensorRequest copy = *request;
   change(copy);
-  return std::make_shared<const Request>(std::move(copy));
+  return std::make_shared<const TensorRequest>(std::move(copy));
 }
 
 void add_everywhere(Job& job, const SharedRequest& request) {
@@ -82,26 +83,26 @@ TEST(Controller, WorksAlone) {
   }
 }
 
-// Goal: news and open work are known, so that an idle process can sleep.
+// Goal: changes and open work are known, so that an idle process can sleep.
 // Method: look before and after each step.
-TEST(Controller, KnowsNews) {
+TEST(Controller, KnowsOfChanges) {
   Job job(2);
-  EXPECT_FALSE(job.at(0).news());
+  EXPECT_FALSE(job.at(0).has_changes());
   EXPECT_FALSE(job.at(0).pending());
   job.add(0, tensor("x"));
-  EXPECT_TRUE(job.at(0).news());
+  EXPECT_TRUE(job.at(0).has_changes());
   EXPECT_TRUE(job.at(0).in_flight("x"));
   EXPECT_CYCLE(job);
-  EXPECT_TRUE(job.at(1).anybodys_news());
-  EXPECT_FALSE(job.at(0).news());
+  EXPECT_TRUE(job.at(1).anybody_changed());
+  EXPECT_FALSE(job.at(0).has_changes());
   EXPECT_TRUE(job.at(0).pending());
   EXPECT_CYCLE(job);
-  EXPECT_FALSE(job.at(1).anybodys_news());
+  EXPECT_FALSE(job.at(1).anybody_changed());
   job.add(1, tensor("x"));
   EXPECT_CYCLE(job);
   EXPECT_FALSE(job.at(0).in_flight("x"));
   job.join(0);
-  EXPECT_TRUE(job.at(0).news());
+  EXPECT_TRUE(job.at(0).has_changes());
   EXPECT_TRUE(job.at(0).pending());
   EXPECT_TRUE(job.at(0).joined());
 }
@@ -143,7 +144,7 @@ TEST(Controller, CachesAllgathersOfAnyLength) {
   for (std::int64_t step = 0; step < 3; ++step) {
     for (int rank = 0; rank < 3; ++rank) {
       job.add(rank, changed(tensor("x", {step + rank, 4}),
-                            [](Request& r) { r.collective = Collective::kAllgather; }));
+                            [](TensorRequest& r) { r.collective = Collective::kAllgather; }));
     }
     EXPECT_CYCLE(job);
     EXPECT_EQ(job.talked(), step == 0);
@@ -156,10 +157,10 @@ TEST(Controller, CachesAllgathersOfAnyLength) {
 TEST(Controller, LeavesBarriersOutOfTheCache) {
   Job job(2);
   const auto barrier =
-      changed(tensor("b"), [](Request& r) { r.collective = Collective::kBarrier; });
+      changed(tensor("b"), [](TensorRequest& r) { r.collective = Collective::kBarrier; });
   for (int i = 0; i < 2; ++i) {
     job.add(0, barrier);
-    job.add(1, changed(barrier, [](Request& r) { r.dtype = DType::kInt8; }));
+    job.add(1, changed(barrier, [](TensorRequest& r) { r.dtype = DType::kInt8; }));
     EXPECT_CYCLE(job);
     EXPECT_TRUE(job.talked());
     EXPECT_EQ(job.last(), Names{"b"});
@@ -242,7 +243,7 @@ TEST(Controller, FailsGroupsWhole) {
   Job job(2);
   auto ab = group("g", {"a", "b"});
   job.add(0, ab);
-  job.add(1, {changed(ab[0], [](Request& r) { r.dtype = DType::kInt32; }), ab[1]});
+  job.add(1, {changed(ab[0], [](TensorRequest& r) { r.dtype = DType::kInt32; }), ab[1]});
   EXPECT_CYCLE(job);
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_NE(job.answers(rank, "a").at(0).error.find("int32[4]"), std::string::npos);
@@ -387,18 +388,18 @@ TEST(Controller, MayAskAfterJoining) {
 // Goal: what cannot run without data of a rank that has joined is an error.
 // Method: a broadcast from it and an Adasum, from rank 0 and from the cache, alone and in a group.
 TEST(Controller, ObjectsToMissingData) {
-  const auto broadcast = changed(tensor("x"), [](Request& r) {
+  const auto broadcast = changed(tensor("x"), [](TensorRequest& r) {
     r.collective = Collective::kBroadcast;
     r.root = 1;
   });
-  const auto adasum = changed(tensor("x"), [](Request& r) { r.adasum = true; });
+  const auto adasum = changed(tensor("x"), [](TensorRequest& r) { r.adasum = true; });
   for (const SharedRequest& request : {broadcast, adasum}) {
     for (const bool cached : {false, true}) {
       for (const bool grouped : {false, true}) {
         std::vector<SharedRequest> requests{request};
         if (grouped) requests = group("g", {"x", "y"});
         if (grouped) {
-          requests[0] = changed(request, [](Request& r) { r.group = "g", r.group_size = 2; });
+          requests[0] = changed(request, [](TensorRequest& r) { r.group = "g", r.group_size = 2; });
         }
         Job job(2);
         if (cached) {
@@ -468,7 +469,7 @@ TEST(Controller, SpreadsParameters) {
   Job job(3, options);
   EXPECT_EQ(job.at(2).parameters(), (Parameters{7, 8, 1}));
   job.at(0).propose_parameters({9, 10, -2});
-  EXPECT_TRUE(job.at(0).news());
+  EXPECT_TRUE(job.at(0).has_changes());
   EXPECT_EQ(job.at(0).parameters(), (Parameters{7, 8, 1}));
   EXPECT_CYCLE(job);
   for (int rank = 0; rank < 3; ++rank)

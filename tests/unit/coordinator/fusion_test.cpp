@@ -18,22 +18,22 @@ namespace {
 using test::tensor;
 
 Ready ready(const std::string& name, std::int64_t count,
-            const std::function<void(Ready&, Request&)>& change = {}) {
+            const std::function<void(Ready&, TensorRequest&)>& change = {}) {
   Ready ready;
   ready.joined = std::make_shared<const RankSet>();
-  Request request = *tensor(name, {count});
+  TensorRequest request = *tensor(name, {count});
   if (change) change(ready, request);
-  ready.response.request = std::make_shared<const Request>(std::move(request));
+  ready.response.request = std::make_shared<const TensorRequest>(std::move(request));
   return ready;
 }
 
 std::vector<Ready> grouped(const std::string& label, const std::vector<Ready>& members) {
   std::vector<Ready> changed = members;
   for (Ready& member : changed) {
-    Request request = *member.response.request;
+    TensorRequest request = *member.response.request;
     request.group = label;
     request.group_size = static_cast<std::uint32_t>(members.size());
-    member.response.request = std::make_shared<const Request>(std::move(request));
+    member.response.request = std::make_shared<const TensorRequest>(std::move(request));
   }
   return changed;
 }
@@ -73,7 +73,7 @@ TEST(Fuse, LeavesLargeOnesWhereTheyAre) {
                                 ready("d", large), ready("e", 1)};
   EXPECT_EQ(shape(fuse(list, std::uint64_t{128} << 20)), "a c e|b|d");
   EXPECT_EQ(shape(fuse(grouped("g", list), std::uint64_t{128} << 20)), "a b c d e");
-  const auto in_device = [](Ready&, Request& r) { r.device = 0; };
+  const auto in_device = [](Ready&, TensorRequest& r) { r.device = 0; };
   EXPECT_EQ(shape(fuse({ready("a", large, in_device), ready("b", large, in_device)}, 16u << 20)),
             "a b");
 }
@@ -81,15 +81,15 @@ TEST(Fuse, LeavesLargeOnesWhereTheyAre) {
 // Goal: only allreduces of one kind fuse.
 // Method: three neighbours; the middle one differs in one thing at a time.
 TEST(Fuse, KeepsKindsApart) {
-  const std::vector<std::function<void(Ready&, Request&)>> changes{
-      [](Ready&, Request& r) { r.dtype = DType::kInt32; },
-      [](Ready&, Request& r) { r.reduction = Reduction::kMax; },
-      [](Ready&, Request& r) { r.adasum = true; },
-      [](Ready&, Request& r) { r.leaves_out_joined = true; },
-      [](Ready&, Request& r) { r.device = 0; },
-      [](Ready&, Request& r) { r.collective = Collective::kReducescatter; },
-      [](Ready& ready, Request&) { ready.response.error = "an error"; },
-      [](Ready& ready, Request&) {
+  const std::vector<std::function<void(Ready&, TensorRequest&)>> changes{
+      [](Ready&, TensorRequest& r) { r.dtype = DType::kInt32; },
+      [](Ready&, TensorRequest& r) { r.reduction = Reduction::kMax; },
+      [](Ready&, TensorRequest& r) { r.adasum = true; },
+      [](Ready&, TensorRequest& r) { r.leaves_out_joined = true; },
+      [](Ready&, TensorRequest& r) { r.device = 0; },
+      [](Ready&, TensorRequest& r) { r.collective = Collective::kReducescatter; },
+      [](Ready& ready, TensorRequest&) { ready.response.error = "an error"; },
+      [](Ready& ready, TensorRequest&) {
         ready.joined = std::make_shared<const RankSet>(RankSet::of(1));
       },
   };
@@ -97,14 +97,14 @@ TEST(Fuse, KeepsKindsApart) {
     EXPECT_EQ(shape(fuse({ready("a", 1), ready("b", 1, change), ready("c", 1)}, 40)), "a|b|c");
   }
   const auto scaled = [](double before, double after) {
-    return [=](Ready&, Request& r) { r.prescale = before, r.postscale = after; };
+    return [=](Ready&, TensorRequest& r) { r.prescale = before, r.postscale = after; };
   };
   EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1, 2)), ready("b", 1, scaled(1, 2))}, 40)), "a b");
   EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1, 2)), ready("b", 1, scaled(2, 2))}, 40)), "a|b");
   EXPECT_EQ(shape(fuse({ready("a", 1, scaled(1, 2)), ready("b", 1, scaled(1, 1))}, 40)), "a|b");
-  const auto broadcast = [](Ready&, Request& r) { r.collective = Collective::kBroadcast; };
+  const auto broadcast = [](Ready&, TensorRequest& r) { r.collective = Collective::kBroadcast; };
   EXPECT_EQ(shape(fuse({ready("a", 1, broadcast), ready("b", 1, broadcast)}, 40)), "a|b");
-  const auto failed = [](Ready& one, Request&) { one.response.error = "an error"; };
+  const auto failed = [](Ready& one, TensorRequest&) { one.response.error = "an error"; };
   EXPECT_EQ(shape(fuse({ready("a", 1, failed), ready("b", 1, failed)}, 40)), "a|b");
 }
 
@@ -116,7 +116,7 @@ TEST(Fuse, KeepsGroupsWhole) {
             "x|a b c|y");
   EXPECT_EQ(shape(fuse({members[0], ready("x", 1), members[1], ready("y", 1), members[2]}, 40)),
             "a b c|x|y");
-  const auto integer = [](Ready&, Request& r) { r.dtype = DType::kInt32; };
+  const auto integer = [](Ready&, TensorRequest& r) { r.dtype = DType::kInt32; };
   EXPECT_EQ(shape(fuse(grouped("g", {ready("a", 1), ready("b", 1, integer), ready("c", 1),
                                      ready("d", 1, integer)}),
                        40)),
@@ -135,7 +135,8 @@ TEST(Fuse, KeepsOrderAndIgnoresOwn) {
     std::vector<Ready> list;
     for (std::uint64_t left = random() % 20; left > 0; --left) {
       list.push_back(ready(std::string(1, static_cast<char>('a' + list.size())),
-                           static_cast<std::int64_t>(random() % 8), [&](Ready& one, Request& r) {
+                           static_cast<std::int64_t>(random() % 8),
+                           [&](Ready& one, TensorRequest& r) {
                              if (random() % 4 == 0) r.dtype = DType::kInt64;
                              if (random() % 6 == 0) r.collective = Collective::kAllgather;
                              if (random() % 9 == 0) one.response.error = "an error";
@@ -149,7 +150,7 @@ TEST(Fuse, KeepsOrderAndIgnoresOwn) {
       std::string own;
       std::uint64_t bytes = 0;
       for (const Ready& member : batch.members) {
-        const Request& request = *member.response.request;
+        const TensorRequest& request = *member.response.request;
         own += request.name;
         bytes += static_cast<std::uint64_t>(request.shape[0]) * size_of(request.dtype).value();
         ASSERT_EQ(request.group, batch.members[0].response.request->group);

@@ -9,20 +9,20 @@
 namespace farandole::coordinator::test {
 
 SharedRequest tensor(std::string name, std::vector<std::int64_t> shape) {
-  Request request;
+  TensorRequest request;
   request.name = std::move(name);
   request.dtype = DType::kFloat32;
   request.shape = std::move(shape);
-  return std::make_shared<const Request>(std::move(request));
+  return std::make_shared<const TensorRequest>(std::move(request));
 }
 
 std::vector<SharedRequest> group(const std::string& label, const std::vector<std::string>& names) {
   std::vector<SharedRequest> requests;
   for (const std::string& name : names) {
-    Request request = *tensor(name);
+    TensorRequest request = *tensor(name);
     request.group = label;
     request.group_size = static_cast<std::uint32_t>(names.size());
-    requests.push_back(std::make_shared<const Request>(std::move(request)));
+    requests.push_back(std::make_shared<const TensorRequest>(std::move(request)));
   }
   return requests;
 }

@@ -17,7 +17,7 @@ namespace {
 using test::tensor;
 
 SharedRequest elaborate() {
-  Request request;
+  TensorRequest request;
   request.name = std::string("odd\0name", 8);
   request.collective = Collective::kReducescatter;
   request.reduction = Reduction::kPremultipliedSum;
@@ -31,7 +31,7 @@ SharedRequest elaborate() {
   request.device = 3;
   request.group = "g";
   request.group_size = 12;
-  return std::make_shared<const Request>(request);
+  return std::make_shared<const TensorRequest>(request);
 }
 
 Report::Item item(const SharedRequest& request, std::int32_t rank) {

@@ -10,16 +10,16 @@
 namespace farandole::coordinator {
 namespace {
 
-Request example() {
-  Request request;
+TensorRequest example() {
+  TensorRequest request;
   request.name = "x";
   request.dtype = DType::kFloat32;
   request.shape = {2, 3};
   return request;
 }
 
-bool agrees(const Request& request, const std::function<void(Request&)>& change) {
-  Request other = request;
+bool agrees(const TensorRequest& request, const std::function<void(TensorRequest&)>& change) {
+  TensorRequest other = request;
   change(other);
   EXPECT_EQ(agree(request, other), agree(other, request));
   return agree(request, other);
@@ -28,47 +28,47 @@ bool agrees(const Request& request, const std::function<void(Request&)>& change)
 // Goal: ranks agree on everything that makes one operation of their requests, and on no more.
 // Method: change one term at a time, of collectives for which it counts and for which not.
 TEST(Agree, ComparesWhatMatters) {
-  const Request sum = example();
-  EXPECT_TRUE(agrees(sum, [](Request&) {}));
-  EXPECT_TRUE(agrees(sum, [](Request& r) { r.root = 1; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.collective = Collective::kAllgather; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.reduction = Reduction::kMax; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.adasum = true; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.dtype = DType::kInt32; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.shape = {3, 3}; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.shape = {2, 3, 1}; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.device = 0; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.group = "g"; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.group_size = 2; }));
+  const TensorRequest sum = example();
+  EXPECT_TRUE(agrees(sum, [](TensorRequest&) {}));
+  EXPECT_TRUE(agrees(sum, [](TensorRequest& r) { r.root = 1; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.collective = Collective::kAllgather; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.reduction = Reduction::kMax; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.adasum = true; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.dtype = DType::kInt32; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.shape = {3, 3}; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.shape = {2, 3, 1}; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.device = 0; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.group = "g"; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.group_size = 2; }));
 
-  Request on_device = sum;
+  TensorRequest on_device = sum;
   on_device.device = 0;
-  EXPECT_TRUE(agrees(on_device, [](Request& r) { r.device = 3; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.prescale = 2; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.postscale = 2; }));
-  EXPECT_FALSE(agrees(sum, [](Request& r) { r.leaves_out_joined = true; }));
-  Request scaled = sum;
+  EXPECT_TRUE(agrees(on_device, [](TensorRequest& r) { r.device = 3; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.prescale = 2; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.postscale = 2; }));
+  EXPECT_FALSE(agrees(sum, [](TensorRequest& r) { r.leaves_out_joined = true; }));
+  TensorRequest scaled = sum;
   scaled.prescale = scaled.postscale = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(agree(scaled, scaled));
-  Request adasum = sum;
+  TensorRequest adasum = sum;
   adasum.adasum = true;
-  EXPECT_TRUE(agrees(adasum, [](Request& r) { r.reduction = Reduction::kMax; }));
-  Request broadcast = sum;
+  EXPECT_TRUE(agrees(adasum, [](TensorRequest& r) { r.reduction = Reduction::kMax; }));
+  TensorRequest broadcast = sum;
   broadcast.collective = Collective::kBroadcast;
-  EXPECT_TRUE(agrees(broadcast, [](Request& r) { r.reduction = Reduction::kMax; }));
-  EXPECT_FALSE(agrees(broadcast, [](Request& r) { r.root = 1; }));
-  Request barrier = sum;
+  EXPECT_TRUE(agrees(broadcast, [](TensorRequest& r) { r.reduction = Reduction::kMax; }));
+  EXPECT_FALSE(agrees(broadcast, [](TensorRequest& r) { r.root = 1; }));
+  TensorRequest barrier = sum;
   barrier.collective = Collective::kBarrier;
-  EXPECT_TRUE(agrees(barrier, [](Request& r) { r.dtype = DType::kInt8, r.shape = {}; }));
+  EXPECT_TRUE(agrees(barrier, [](TensorRequest& r) { r.dtype = DType::kInt8, r.shape = {}; }));
 }
 
 TEST(Agree, LeavesTheRowsOfEachRankToIt) {
   for (const Collective collective : {Collective::kAllgather, Collective::kAlltoall}) {
-    Request request = example();
+    TensorRequest request = example();
     request.collective = collective;
-    EXPECT_TRUE(agrees(request, [](Request& r) { r.shape = {9, 3}; }));
-    EXPECT_FALSE(agrees(request, [](Request& r) { r.shape = {2, 4}; }));
-    EXPECT_FALSE(agrees(request, [](Request& r) { r.shape = {}; }));
+    EXPECT_TRUE(agrees(request, [](TensorRequest& r) { r.shape = {9, 3}; }));
+    EXPECT_FALSE(agrees(request, [](TensorRequest& r) { r.shape = {2, 4}; }));
+    EXPECT_FALSE(agrees(request, [](TensorRequest& r) { r.shape = {}; }));
     request.shape = {};
     EXPECT_TRUE(agree(request, request));
   }
@@ -77,7 +77,7 @@ TEST(Agree, LeavesTheRowsOfEachRankToIt) {
 // Goal: texts for messages say what ranks can disagree on.
 // Method: examples.
 TEST(Describe, TellsTheTerms) {
-  Request request = example();
+  TensorRequest request = example();
   EXPECT_EQ(describe(request), "allreduce sum float32[2, 3]");
   request.prescale = 0.1;
   request.postscale = 3;
@@ -96,7 +96,7 @@ TEST(Describe, TellsTheTerms) {
   request.group = "g";
   request.group_size = 3;
   EXPECT_EQ(describe(request), "broadcast float32[] from rank 5 on device 2 in group 'g' of 3");
-  request = Request();
+  request = TensorRequest();
   request.collective = Collective::kBarrier;
   EXPECT_EQ(describe(request), "barrier");
 }

@@ -13,8 +13,8 @@ constexpr int kStepsMax = 6;
 constexpr int kNamesMax = 5;
 constexpr std::int64_t kCyclesMax = 1000;  // far more than any of these takes
 
-SharedRequest share(Request request) {
-  return std::make_shared<const Request>(std::move(request));
+SharedRequest share(TensorRequest request) {
+  return std::make_shared<const TensorRequest>(std::move(request));
 }
 
 }  // namespace
@@ -69,8 +69,8 @@ void Schedule::make_sets() {
   }
 }
 
-Request Schedule::random_terms(std::int32_t rank_count) {
-  Request request;
+TensorRequest Schedule::random_terms(std::int32_t rank_count) {
+  TensorRequest request;
   request.dtype = chance(80) ? DType::kFloat32 : DType::kInt64;
   request.shape.assign(static_cast<std::size_t>(draw(0, 2)), draw(1, 3));
   request.device = chance(90) ? -1 : draw(0, 3);
@@ -119,7 +119,7 @@ std::vector<SharedRequest> Schedule::unit(const Set& set, const Names& names,
                                           const std::string& label) {
   std::vector<SharedRequest> requests;
   for (const std::string& name : names) {
-    Request request = set.terms.at(name);
+    TensorRequest request = set.terms.at(name);
     request.name = name;
     if (names.size() > 1) {
       request.group = label;
@@ -131,7 +131,7 @@ std::vector<SharedRequest> Schedule::unit(const Set& set, const Names& names,
 }
 
 SharedRequest Schedule::vary(const SharedRequest& request) {
-  Request other = *request;
+  TensorRequest other = *request;
   switch (draw(0, 4)) {
     case 0:
       other.shape.push_back(7);
@@ -160,7 +160,7 @@ std::vector<std::vector<SharedRequest>> Schedule::deviate(const std::vector<Shar
     other[victim] = vary(unit[victim]);
     return {other};
   }
-  Request changed = *unit[victim];
+  TensorRequest changed = *unit[victim];
   if (chance(50)) {
     changed.name = "stranger";
     other[victim] = share(std::move(changed));
@@ -168,7 +168,7 @@ std::vector<std::vector<SharedRequest>> Schedule::deviate(const std::vector<Shar
   }
   std::vector<std::vector<SharedRequest>> alone;
   for (const SharedRequest& request : unit) {
-    Request single = *request;
+    TensorRequest single = *request;
     single.group.clear();
     single.group_size = 1;
     alone.push_back({share(std::move(single))});
@@ -205,7 +205,7 @@ void Schedule::make_step(std::size_t number) {
         for (SharedRequest& request : one) {
           const bool rows = request->collective == Collective::kAllgather;
           if (!rows || request->shape.empty() || chance(50)) continue;
-          Request longer = *request;
+          TensorRequest longer = *request;
           longer.shape.front() = draw(0, 9);
           request = share(std::move(longer));
         }
@@ -239,7 +239,7 @@ void Schedule::expect(std::size_t number, const std::vector<Item>& step) {
   std::map<std::string, std::set<std::string>> groups;
   for (auto& [name, use] : uses) {
     const RankSet without = use.ranks.without(sets_[number].job.rank_count());
-    const Request& first = *use.first;
+    const TensorRequest& first = *use.first;
     if (first.collective == Collective::kBroadcast && without.contains(first.root)) {
       use.failed = true;
     }
@@ -251,7 +251,7 @@ void Schedule::expect(std::size_t number, const std::vector<Item>& step) {
   for (const auto& [label, names] : groups) {
     bool failed = false;
     for (const std::string& name : names) {
-      const Request& first = *uses[name].first;
+      const TensorRequest& first = *uses[name].first;
       failed =
           failed || uses[name].failed || (first.group == label && names.size() > first.group_size);
     }

@@ -47,7 +47,7 @@ class Schedule {
     std::vector<std::int32_t> members;  // ranks of the job; the index is the rank in the set
     Job job;
     // In the present step:
-    std::map<std::string, Request> terms;         // of its names
+    std::map<std::string, TensorRequest> terms;   // of its names
     std::vector<std::vector<std::string>> units;  // names that run together
   };
   /// Requests that one rank submits together.
@@ -74,7 +74,7 @@ class Schedule {
   void make_sets();
   void make_step(std::size_t set);
   void change_terms(Set& set);
-  Request random_terms(std::int32_t rank_count);
+  TensorRequest random_terms(std::int32_t rank_count);
   std::vector<Names> partition(const Set& set);
   std::vector<SharedRequest> unit(const Set& set, const Names& names, const std::string& label);
   std::vector<std::vector<SharedRequest>> deviate(const std::vector<SharedRequest>& unit);

@@ -227,8 +227,8 @@ class HandingOn final : public Operation {
         engine_(engine),
         another_(std::move(another)) {}
   std::optional<Rank> lost_peer() const override { return std::nullopt; }
-  void withdraw(Farewell&) const override {}
-  bool done_by(Rank, const Farewell&) const override { return true; }
+  void withdraw(FinalState&) const override {}
+  bool done_by(Rank, const FinalState&) const override { return true; }
   std::string description() const override { return "handing on"; }
   std::string state() const override { return description(); }
 

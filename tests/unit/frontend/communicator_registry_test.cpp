@@ -45,7 +45,7 @@ TEST(CommunicatorRegistry, GivesEachNumberOnce) {
 TEST(CommunicatorRegistry, RemembersWhatWasRetired) {
   CommunicatorRegistry registry;
   for (std::uint32_t number = 0; number < 300; ++number) {
-    Farewell words;
+    FinalState words;
     words.next_sequence[number] = 1;
     CommunicatorRegistry::Calls calls;
     calls["shared"] = {2, 10};
@@ -56,7 +56,7 @@ TEST(CommunicatorRegistry, RemembersWhatWasRetired) {
   EXPECT_EQ(calls.at("shared").calls, 600u);
   EXPECT_EQ(calls.at("shared").bytes, 3000u);
   EXPECT_EQ(calls.at("own").bytes, 3u);
-  const std::vector<Farewell> words = registry.last_words();
+  const std::vector<FinalState> words = registry.final_states();
   ASSERT_EQ(words.size(), 256u);
   EXPECT_TRUE(words.back().next_sequence.contains(299));
   EXPECT_TRUE(words.front().next_sequence.contains(44));

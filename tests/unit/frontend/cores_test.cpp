@@ -88,9 +88,9 @@ TEST(Cores, AgreesWithTryingEverything) {
 }
 
 TEST(Cores, EachHostByItself) {
-  const auto member = [](int rank, const char* host, const char* card) {
+  const auto member = [](int rank, const char* host, const char* entry) {
     Member made{Rank{rank}, 0, host, host, 1, {}};
-    if (*card != '\0') made.cards[kCoresCard] = card;
+    if (*entry != '\0') made.record[kCoresEntry] = entry;
     return made;
   };
   const auto cores = cores_by_host(

@@ -31,9 +31,9 @@ TEST(Transports, CostsAreThoseOfThePlannersTests) {
     const Distance inside{.ranks_per_host = 8, .cores = cores};
     Distance between = inside;
     between.same_host = false;
-    for (const char* wish : {"auto", "shm"}) {
-      expect_equal(transport_for(wish, true).cost(inside), memory_cost(inside));
-      expect_equal(transport_for(wish, false).cost(between), socket_cost(between));
+    for (const char* setting : {"auto", "shm"}) {
+      expect_equal(transport_for(setting, true).cost(inside), memory_cost(inside));
+      expect_equal(transport_for(setting, false).cost(between), socket_cost(between));
     }
     expect_equal(transport_for("tcp", true).cost(inside), socket_cost(inside));
     expect_equal(transport_for("tcp", false).cost(between), socket_cost(between));

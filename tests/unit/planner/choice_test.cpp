@@ -33,8 +33,9 @@ struct Asked {
   bool table = false;  // was asked for
 };
 
-Asked ask(const CallShape& call, const Wishes& wishes, PlanTable table = table_of()) {
-  if (auto wished = choose_by_wishes(call, wishes)) return {*std::move(wished), false};
+Asked ask(const CallShape& call, const Preferences& preferences, PlanTable table = table_of()) {
+  if (auto preferred = choose_by_preference(call, preferences))
+    return {*std::move(preferred), false};
   return {choose_by_table(call, table), true};
 }
 
@@ -44,8 +45,8 @@ void expect(const Asked& asked, const std::string& spec, Reason reason) {
   EXPECT_EQ(asked.table, reason == Reason::kTable || reason == Reason::kCost);
 }
 
-// Goal: the call's own wish, then counts, then a schedule of a person, then the setting, then a
-// table, then the model; the table is not made for those that do not need it.
+// Goal: the call's own preference, then counts, then a schedule of a person, then the setting, then
+// a table, then the model; the table is not made for those that do not need it.
 TEST(ChooseAlgorithm, TakesTheFirstThatNamesOne) {
   CallShape call = call_of(1024);
   Levels levels(usual_machine(1, kRanks, true), {.rank_count = kRanks});

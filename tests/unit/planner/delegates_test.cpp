@@ -91,9 +91,9 @@ TEST(PlannedDelegate, TableHasASecondChoiceForCallsThatItDoesNotTake) {
 
 TEST(PlannedDelegate, IsChosenForCallsThatItTakes) {
   PlanTable table = table_of_both();
-  const auto chosen = [&](const CallShape& call, const Wishes& wishes) {
-    const auto wished = choose_by_wishes(call, wishes);
-    return wished ? *wished : choose_by_table(call, table);
+  const auto chosen = [&](const CallShape& call, const Preferences& preferences) {
+    const auto preferred = choose_by_preference(call, preferences);
+    return preferred ? *preferred : choose_by_table(call, table);
   };
   const CallShape sum{.count = Count{1000}, .rank_count = 4};
   CallShape average = sum, fixed = sum, elsewhere = sum, changed = sum, counts = sum;
@@ -105,8 +105,8 @@ TEST(PlannedDelegate, IsChosenForCallsThatItTakes) {
   EXPECT_EQ(chosen(sum, {}).spec, "cheap");
   EXPECT_EQ(chosen(sum, {.setting = "dear"}).reason, Reason::kSetting);
   for (const CallShape& other : {average, fixed, elsewhere, changed}) {
-    for (const Wishes& wishes : {Wishes{}, Wishes{.setting = "dear"}}) {
-      const Choice choice = chosen(other, wishes);
+    for (const Preferences& preferences : {Preferences{}, Preferences{.setting = "dear"}}) {
+      const Choice choice = chosen(other, preferences);
       EXPECT_EQ(choice.reason, Reason::kCost);
       EXPECT_TRUE(build_schedule(Collective::kAllreduce, choice.spec, 4, 0)) << choice.spec;
     }

@@ -12,8 +12,8 @@ namespace {
 
 /// A member of a host that has published what shared memory asks for, or not.
 Member member_of(int rank, const char* host, bool publishes = true) {
-  Member member{.rank = Rank{rank}, .host = host, .host_id = host, .cards = {}};
-  if (publishes) member.cards["shm.memory"] = "1:2:3:4";
+  Member member{.rank = Rank{rank}, .host = host, .host_id = host, .record = {}};
+  if (publishes) member.record["shm.memory"] = "1:2:3:4";
   return member;
 }
 
@@ -58,8 +58,8 @@ TEST(Registry, RowsAreComplete) {
 
 // Goal: a transport that stays inside a host is never what hosts talk by.
 TEST(Registry, HostsTalkByWhatLeavesThem) {
-  for (const std::string_view wish : {"auto", "shm", "tcp", "inproc"}) {
-    EXPECT_EQ(transport_for(wish, false).name, "tcp") << wish;
+  for (const std::string_view setting : {"auto", "shm", "tcp", "inproc"}) {
+    EXPECT_EQ(transport_for(setting, false).name, "tcp") << setting;
   }
   EXPECT_EQ(transport_for("auto", true).name, "shm");
   EXPECT_EQ(transport_for("tcp", true).name, "tcp");

@@ -29,7 +29,7 @@ class FakeSession final : public Session {
   void flood(std::string_view) override {}
   void leave(std::string_view) override {}
   void give_up(const Error&) override {}
-  std::uint64_t strangers() const override { return 0; }
+  std::uint64_t rejected_connections() const override { return 0; }
 
   std::string last;
 

@@ -51,8 +51,8 @@ std::uint64_t address(const void* place) {
 // Method: a forked process, whose copy of a buffer is apart from ours from then on.
 TEST(PeerProcess, ReadsAndWritesTheOther) {
   Sibling other;
-  const std::string card = std::to_string(other.pid) + ":" + std::to_string(address(&other.token));
-  const PeerProcess process = PeerProcess::open(card, other.token);
+  const std::string entry = std::to_string(other.pid) + ":" + std::to_string(address(&other.token));
+  const PeerProcess process = PeerProcess::open(entry, other.token);
   ASSERT_TRUE(process.reached());
   std::ranges::fill(other.bytes, std::byte{1});  // ours
   std::vector<std::byte> got(other.bytes.size());
@@ -79,15 +79,15 @@ TEST(PeerProcess, IsOpenedOnlyWithTheToken) {
   EXPECT_FALSE(PeerProcess::open(pid, other.token).reached());
   EXPECT_FALSE(PeerProcess::open("", other.token).reached());
   EXPECT_FALSE(PeerProcess().reached());
-  const std::string own = PeerProcess::card(&other.token);
+  const std::string own = PeerProcess::entry(&other.token);
   EXPECT_EQ(own, std::to_string(::getpid()) + ":" + place);
   EXPECT_TRUE(PeerProcess::open(own, other.token).reached());
 }
 
 TEST(PeerProcess, SaysWhatIsWrong) {
   Sibling other;
-  const std::string card = std::to_string(other.pid) + ":" + std::to_string(address(&other.token));
-  const PeerProcess process = PeerProcess::open(card, other.token);
+  const std::string entry = std::to_string(other.pid) + ":" + std::to_string(address(&other.token));
+  const PeerProcess process = PeerProcess::open(entry, other.token);
   ASSERT_TRUE(process.reached());
   std::byte byte{};
   EXPECT_EQ(process.read(&byte, 4096, 1), Outcome::kRefused);

@@ -22,16 +22,16 @@ namespace {
 constexpr std::size_t kSizes[] = {0, 8, 4096, 4097, 1'000'000, 5'000'001};
 constexpr std::uint32_t kSizeCount = 6;
 
-/// Swaps cards with the other process over a socket, as rendezvous would.
-Members swap_cards(int socket, const ShmRank& self) {
+/// Swaps record with the other process over a socket, as rendezvous would.
+Members swap_records(int socket, const ShmRank& self) {
   std::string text;
-  for (const auto& [key, value] : self.member.cards) text += key + "=" + value + "\n";
+  for (const auto& [key, value] : self.member.record) text += key + "=" + value + "\n";
   text.resize(500);
   EXPECT_EQ(::send(socket, text.data(), text.size(), 0), 500);
   EXPECT_EQ(::recv(socket, text.data(), text.size(), MSG_WAITALL), 500);
   Member other = self.member;
   other.rank = Rank{1 - self.member.rank.value()};
-  for (auto& [key, value] : other.cards) {
+  for (auto& [key, value] : other.record) {
     const std::size_t start = text.find(key + "=") + key.size() + 1;
     value = text.substr(start, text.find('\n', start) - start);
   }
@@ -105,13 +105,13 @@ pid_t in_child(Child child) {
 }
 
 // Goal: two processes exchange messages of all kinds and may sleep meanwhile.
-// Method: fork; both make their own memory, swap cards, connect, exchange several times.
+// Method: fork; both make their own memory, swap record, connect, exchange several times.
 TEST(ShmProcess, TwoProcessesExchange) {
   int sockets[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
   const auto side = [&](int rank) {
     ShmRank self(rank);
-    const auto transport = self.join(swap_cards(sockets[rank], self));
+    const auto transport = self.join(swap_records(sockets[rank], self));
     const Rank peer[] = {Rank{1 - rank}};
     if (!transport->connect(peer, Deadline::after(std::chrono::seconds(30)))) return false;
     bool right = true;
@@ -140,7 +140,7 @@ TEST(ShmProcess, KilledPeerLeavesNothing) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
   const pid_t child = in_child([&] {
     ShmRank self(1);
-    const auto transport = self.join(swap_cards(sockets[1], self));
+    const auto transport = self.join(swap_records(sockets[1], self));
     const Rank peer[] = {Rank{0}};
     if (!transport->connect(peer, Deadline::after(std::chrono::seconds(30)))) return false;
     std::vector<std::byte> source(3'000'000, std::byte{9});
@@ -154,7 +154,7 @@ TEST(ShmProcess, KilledPeerLeavesNothing) {
   });
   ASSERT_GT(child, 0);
   ShmRank self(0);
-  const Members members = swap_cards(sockets[0], self);
+  const Members members = swap_records(sockets[0], self);
   const auto transport = self.join(members);
   const Rank peer[] = {Rank{1}};
   ASSERT_TRUE(transport->connect(peer, Deadline::after(std::chrono::seconds(30))));
@@ -182,7 +182,7 @@ TEST(ShmProcess, KilledPeerLeavesNothing) {
   }
   EXPECT_NE(large.state, TransferState::kActive);
   EXPECT_EQ(files_in_dev_shm(), files_before);
-  EXPECT_FALSE(Doorbell::reachable(members[1].cards.at("shm.doorbell"), self.bell->fd()));
+  EXPECT_FALSE(Doorbell::reachable(members[1].record.at("shm.doorbell"), self.bell->fd()));
   for (const int fd : sockets) ::close(fd);
 }
 

@@ -25,14 +25,14 @@ struct ShmRank {
     auto ring = Doorbell::create(Doorbell::word_in(*memory));
     EXPECT_TRUE(ring) << (ring ? "" : ring.error().message);
     bell = *std::move(ring);
-    auto cards = ShmTransport::cards(*memory, *bell);
-    EXPECT_TRUE(cards) << (cards ? "" : cards.error().message);
+    auto record = ShmTransport::record(*memory, *bell);
+    EXPECT_TRUE(record) << (record ? "" : record.error().message);
     member = Member{.rank = Rank{rank},
                     .local_rank = rank,
                     .host = "here",
                     .host_id = "here",
                     .pid = ::getpid(),
-                    .cards = *std::move(cards)};
+                    .record = *std::move(record)};
   }
   /// `registers`: peers read this rank's library-owned memory in place.
   std::unique_ptr<ShmTransport> join(const Members& members, ShmTransport::Options options = {},

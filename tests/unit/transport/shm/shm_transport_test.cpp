@@ -39,12 +39,12 @@ TEST(ShmConnect, TimesOutAndRecovers) {
 }
 
 // Goal: a rank that does not exist or shares no memory is refused for that reason.
-// Method: a table with a rank of another host and one without cards.
+// Method: a table with a rank of another host and one without record.
 TEST(ShmConnect, RefusesRanksItCannotReach) {
   ShmRank a(0), far(1), bare(2);
   far.member.host_id = "elsewhere";
   far.member.host = "far-host";
-  bare.member.cards.clear();
+  bare.member.record.clear();
   const auto transport = a.join({a.member, far.member, bare.member});
   EXPECT_EQ(failure(*transport, Rank{7}).kind, ErrorKind::kInvalidArgument);
   EXPECT_EQ(failure(*transport, Rank{-1}).kind, ErrorKind::kInvalidArgument);
@@ -147,8 +147,8 @@ TEST(ShmConnect, ReadsRegisteredMemoryInPlace) {
   EXPECT_TRUE(is_staged(foreign.data()));
 }
 
-// Goal: a wrong or stale card is noticed before a byte is trusted.
-// Method: break each part of a good card in turn.
+// Goal: a wrong or stale entry is noticed before a byte is trusted.
+// Method: break each part of a good entry in turn.
 TEST(ShmConnect, ChecksWhatItMaps) {
   ShmRank a(0), b(1);
   const int unsealed = ::memfd_create("unsealed", MFD_CLOEXEC);
@@ -168,11 +168,11 @@ TEST(ShmConnect, ChecksWhatItMaps) {
       {"shm.layout", "0"},
       {"shm.layout", ""},
       {"shm.doorbell", "no such bell"}};
-  for (const auto& [card, value] : broken) {
+  for (const auto& [entry, value] : broken) {
     SCOPED_TRACE(value);
     ShmRank self(0);
     Member member = b.member;
-    member.cards[card] = value;
+    member.record[entry] = value;
     const auto transport = self.join({self.member, member});
     const Error error = failure(*transport, Rank{1});
     EXPECT_EQ(error.kind, ErrorKind::kUnsupported);
@@ -182,19 +182,19 @@ TEST(ShmConnect, ChecksWhatItMaps) {
 }
 
 // Goal: all ranks of a host map the same share of each memory if one of them has no room for all.
-// Method: cards of ranks with and without limits, with memories of other sizes, on another host.
+// Method: record of ranks with and without limits, with memories of other sizes, on another host.
 TEST(ShmConnect, SharesAddressSpace) {
   constexpr unsigned long long kGiB = std::size_t{1} << 30, kNone = ~0ULL;
-  const auto most = [](std::vector<std::pair<unsigned long long, unsigned long long>> cards) {
+  const auto most = [](std::vector<std::pair<unsigned long long, unsigned long long>> record) {
     Members members;
-    for (const auto& [bytes, room] : cards) {
+    for (const auto& [bytes, room] : record) {
       Member member{Rank{static_cast<int>(members.size())}, 0, "", "here", 1, {}};
-      member.cards["shm.memory"] = shm::MemoryCard{1, 2, bytes, room}.text();
+      member.record["shm.memory"] = shm::MemoryEntry{1, 2, bytes, room}.text();
       members.push_back(member);
     }
     members.push_back(members.back());
     members.back().host_id = "elsewhere";
-    members.back().cards["shm.memory"] = shm::MemoryCard{1, 2, kGiB, kGiB}.text();
+    members.back().record["shm.memory"] = shm::MemoryEntry{1, 2, kGiB, kGiB}.text();
     return shm::mapped_max(members, "here").value();
   };
   EXPECT_EQ(most({{64 * kGiB, kNone}, {64 * kGiB, kNone}}), kNone);
@@ -204,14 +204,14 @@ TEST(ShmConnect, SharesAddressSpace) {
 }
 
 // Goal: stores are as cheap as an asymmetric fence makes them only if all ranks of the host have
-// it. Method: a peer with the card, then one without.
+// it. Method: a peer with the entry, then one without.
 TEST(ShmConnect, AgreesOnTheFence) {
   const bool able = AsymmetricFence::enable();
   ShmRank a(0), b(1);
   const auto both = a.join({a.member, b.member});
   EXPECT_EQ(AsymmetricFence::enabled(), able);
   Member without = b.member;
-  without.cards.erase("shm.fence");
+  without.record.erase("shm.fence");
   ShmRank other(0);
   const auto one = other.join({other.member, without});
   EXPECT_FALSE(AsymmetricFence::enabled());

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "bootstrap/news.hpp"
+#include "bootstrap/membership_log.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -41,7 +41,7 @@ std::optional<Notice> decode_notice(std::string_view payload) {
   return notice;
 }
 
-std::optional<std::string> News::add(const Departure& departure) {
+std::optional<std::string> MembershipLog::add(const Departure& departure) {
   const int rank = departure.rank.value();
   if (!known(rank) || gone_[static_cast<std::size_t>(rank)]) return std::nullopt;
   departures_[static_cast<std::size_t>(rank)] = departure;
@@ -51,7 +51,7 @@ std::optional<std::string> News::add(const Departure& departure) {
   return items_.back().frame;
 }
 
-std::optional<std::string> News::add(const Notice& notice) {
+std::optional<std::string> MembershipLog::add(const Notice& notice) {
   if (!known(notice.from)) return std::nullopt;
   std::uint64_t& last = numbers_[static_cast<std::size_t>(notice.from)];
   if (notice.number <= last) return std::nullopt;
@@ -64,13 +64,13 @@ std::optional<std::string> News::add(const Notice& notice) {
   return frame;
 }
 
-std::optional<std::string> News::add_start() {
+std::optional<std::string> MembershipLog::add_start() {
   if (std::exchange(started_, true)) return std::nullopt;
   items_.push_back({encode_frame(static_cast<std::uint8_t>(ControlFrame::kStarted), "")});
   return items_.back().frame;
 }
 
-void News::forget_old_notices() {
+void MembershipLog::forget_old_notices() {
   auto item = items_.begin();
   while (notices_ > kNoticesKept || (notices_ > 1 && notice_bytes_ > kNoticeBytesKept)) {
     item = std::find_if(item, items_.end(), [](const Item& one) { return one.notice; });
@@ -80,7 +80,7 @@ void News::forget_old_notices() {
   }
 }
 
-std::string News::replay() const {
+std::string MembershipLog::replay() const {
   std::string frames;
   for (const Item& item : items_) frames += item.frame;
   return frames;

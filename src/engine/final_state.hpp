@@ -15,7 +15,7 @@ namespace farandole {
 /// it still comes: on each communicator everything before the first that did not end well. What
 /// ended with a disagreement counts as done, since all ranks heard of that. Communicators are named
 /// by their numbers.
-struct Farewell {
+struct FinalState {
   struct Messages {
     std::uint32_t sent = 0, received = 0;
   };
@@ -33,11 +33,11 @@ struct Farewell {
     return its != next_sequence.end() && sequence < its->second;
   }
   /// Promises no more than was not withdrawn there.
-  void limit(const Farewell& withdrawn);
+  void limit(const FinalState& withdrawn);
 };
 
-std::string encode(const Farewell& farewell);
+std::string encode(const FinalState& final_state);
 /// None if encode() does not write such bytes.
-std::optional<Farewell> decode_farewell(std::string_view bytes);
+std::optional<FinalState> decode_final_state(std::string_view bytes);
 
 }  // namespace farandole

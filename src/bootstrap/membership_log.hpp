@@ -42,15 +42,16 @@ std::optional<Departure> decode_departure(std::string_view payload);
 std::string encode(const Notice& notice);
 std::optional<Notice> decode_notice(std::string_view payload);
 
-/// Everything flooded so far, in the order in which this rank learnt it.
+/// All membership events so far, in the order in which this rank learnt of them.
 ///
-/// Every link carries it from the beginning and in this order, so a rank that acts upon news is
-/// never heard of before the news itself. All departures and the start are kept, of the notices
-/// the latest.
+/// Every link carries them from the beginning and in this order, so no rank hears what another did
+/// because of an event before the event itself. All departures and the start are kept, of the
+/// notices the latest.
+///
 /// Threads   one at a time.
-class News {
+class MembershipLog {
  public:
-  explicit News(int rank_count)
+  explicit MembershipLog(int rank_count)
       : departures_(static_cast<std::size_t>(rank_count)),
         gone_(static_cast<std::size_t>(rank_count), false),
         numbers_(static_cast<std::size_t>(rank_count), 0) {}

@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "unit/bootstrap/strangers.hpp"
+#include "unit/bootstrap/intruders.hpp"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

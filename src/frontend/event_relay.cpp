@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "frontend/news_relay.hpp"
+#include "frontend/event_relay.hpp"
 
 namespace farandole {
 namespace {
@@ -13,12 +13,12 @@ std::string cycle_call(std::uint32_t number) {
   return std::string(kCycleCall) + std::to_string(number);
 }
 
-void NewsRelay::set_answer(Gathering::Flood answer) {
+void EventRelay::set_answer(Gathering::Flood answer) {
   const std::lock_guard lock(mutex_);
   answer_ = std::move(answer);
 }
 
-void NewsRelay::departed(const Departure& departure) {
+void EventRelay::departed(const Departure& departure) {
   gathering_.departed(departure);
   const std::lock_guard lock(mutex_);
   if (!departure.clean) deaths_.push_back(departure);
@@ -31,14 +31,14 @@ void NewsRelay::departed(const Departure& departure) {
   }
 }
 
-void NewsRelay::watch(std::function<void(const Departure&)> gone) {
+void EventRelay::watch(std::function<void(const Departure&)> gone) {
   const std::lock_guard lock(mutex_);
   watch_ = std::move(gone);
   for (const Departure& departure : early_) watch_(departure);
 }
 
-std::optional<Departure> NewsRelay::death(const std::function<bool(Rank)>& concerned,
-                                          Deadline limit) {
+std::optional<Departure> EventRelay::death(const std::function<bool(Rank)>& concerned,
+                                           Deadline limit) {
   std::unique_lock lock(mutex_);
   for (;;) {
     for (const Departure& death : deaths_) {
@@ -49,22 +49,22 @@ std::optional<Departure> NewsRelay::death(const std::function<bool(Rank)>& conce
   }
 }
 
-void NewsRelay::started() {
+void EventRelay::started() {
   const std::lock_guard lock(mutex_);
   watch_ = nullptr;
 }
 
-void NewsRelay::add_cycle_listener(std::uint32_t number, std::function<void()> called) {
+void EventRelay::add_cycle_listener(std::uint32_t number, std::function<void()> called) {
   const std::lock_guard lock(mutex_);
   cycle_listeners_[number] = std::move(called);
 }
 
-void NewsRelay::remove_cycle_listener(std::uint32_t number) {
+void EventRelay::remove_cycle_listener(std::uint32_t number) {
   const std::lock_guard lock(mutex_);
   cycle_listeners_.erase(number);
 }
 
-void NewsRelay::notice(Rank from, std::string_view message) {
+void EventRelay::notice(Rank from, std::string_view message) {
   std::string answer;
   const bool taken = gathering_.notice(from, message, answer);
   if (!answer.empty()) return this->answer(answer);
@@ -83,7 +83,7 @@ void NewsRelay::notice(Rank from, std::string_view message) {
   }
 }
 
-void NewsRelay::answer(const std::string& message) {
+void EventRelay::answer(const std::string& message) {
   Gathering::Flood flood;
   {
     const std::lock_guard lock(mutex_);
@@ -94,17 +94,17 @@ void NewsRelay::answer(const std::string& message) {
   if (flood) flood(message);
 }
 
-void NewsRelay::suspect(Rank peer) {
+void EventRelay::suspect(Rank peer) {
   const std::lock_guard lock(mutex_);
   if (engine_ != nullptr) engine_->suspect(peer);
 }
 
-void NewsRelay::stalled(Rank from, Rank to, std::string_view what) {
+void EventRelay::stalled(Rank from, Rank to, std::string_view what) {
   const std::lock_guard lock(mutex_);
   if (engine_ != nullptr) engine_->stalled(from, to, what);
 }
 
-void NewsRelay::open(Engine& engine) {
+void EventRelay::open(Engine& engine) {
   const std::lock_guard lock(mutex_);
   engine_ = &engine;
   for (const Departure& departure : early_) engine.departed(departure);
@@ -113,7 +113,7 @@ void NewsRelay::open(Engine& engine) {
   early_notices_.clear();
 }
 
-void NewsRelay::close() {
+void EventRelay::close() {
   const std::lock_guard lock(mutex_);
   engine_ = nullptr;
   watch_ = nullptr;

@@ -12,63 +12,63 @@ namespace farandole::tcp {
 /// number is noticed: an id is never 0 and never valid again once removed.
 /// Blocking  add() allocates only when more entries are alive than ever before.
 template <class T>
-class SlotTable {
+class IdTable {
  public:
-  explicit SlotTable(std::size_t expected) {
-    slots_.reserve(expected);
+  explicit IdTable(std::size_t expected) {
+    entries_.reserve(expected);
     free_.reserve(expected);
   }
 
   std::uint64_t add(const T& value) {
     if (free_.empty()) {
-      free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-      slots_.push_back(Slot{});
+      free_.push_back(static_cast<std::uint32_t>(entries_.size()));
+      entries_.push_back(Entry{});
     }
     const std::uint32_t index = free_.back();
     free_.pop_back();
-    Slot& slot = slots_[index];
-    slot.value = value;
-    slot.used = true;
-    return id_of(slot, index);
+    Entry& entry = entries_[index];
+    entry.value = value;
+    entry.used = true;
+    return id_of(entry, index);
   }
 
   /// Null if `id` is not alive. Valid until the next add().
   T* find(std::uint64_t id) {
     const std::size_t index = id & 0xffffffff;
-    if (index >= slots_.size()) return nullptr;
-    Slot& slot = slots_[index];
-    return slot.used && id_of(slot, index) == id ? &slot.value : nullptr;
+    if (index >= entries_.size()) return nullptr;
+    Entry& entry = entries_[index];
+    return entry.used && id_of(entry, index) == id ? &entry.value : nullptr;
   }
 
   void remove(std::uint64_t id) {
     const auto index = static_cast<std::uint32_t>(id & 0xffffffff);
-    Slot& slot = slots_[index];
-    slot.used = false;
-    if (++slot.generation == 0) slot.generation = 1;
+    Entry& entry = entries_[index];
+    entry.used = false;
+    if (++entry.generation == 0) entry.generation = 1;
     free_.push_back(index);
   }
 
-  bool empty() const { return free_.size() == slots_.size(); }
+  bool empty() const { return free_.size() == entries_.size(); }
 
   /// Removes every entry for which `unwanted(T&)` holds.
   template <class Predicate>
   void remove_if(Predicate unwanted) {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i].used && unwanted(slots_[i].value)) remove(id_of(slots_[i], i));
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (entries_[i].used && unwanted(entries_[i].value)) remove(id_of(entries_[i], i));
     }
   }
 
  private:
-  struct Slot {
+  struct Entry {
     T value{};
     std::uint32_t generation = 1;
     bool used = false;
   };
-  static std::uint64_t id_of(const Slot& slot, std::size_t index) {
-    return (std::uint64_t{slot.generation} << 32) | index;
+  static std::uint64_t id_of(const Entry& entry, std::size_t index) {
+    return (std::uint64_t{entry.generation} << 32) | index;
   }
 
-  std::vector<Slot> slots_;
+  std::vector<Entry> entries_;
   std::vector<std::uint32_t> free_;
 };
 

@@ -19,12 +19,12 @@
 
 namespace farandole {
 
-/// Passes the control plane's news to the engine, and keeps those that come before there is one.
+/// Passes membership events to the engine, and keeps those that come before there is one.
 /// Those about communicators that are to be made go to `gathering` at once.
 /// Threads   any.
-class NewsRelay {
+class EventRelay {
  public:
-  explicit NewsRelay(Gathering& gathering) : gathering_(gathering) {}
+  explicit EventRelay(Gathering& gathering) : gathering_(gathering) {}
   /// Floods what a message is answered with; called without a lock.
   void set_answer(Gathering::Flood answer);
   void departed(const Departure& departure);
