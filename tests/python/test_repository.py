@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -124,6 +126,25 @@ struct alignas(64) F {
 }  // namespace a
 """
     assert [name for _, name in tidy.types(source)] == ["a::B", "a::c::d::E", "a::F"]
+
+
+# Goal: a preset builds the programs that it runs.
+@pytest.mark.parametrize("name", ["release", "asan", "tsan-all"])
+def test_presets_build_what_they_run(name: str) -> None:
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())
+    (build,) = (each for each in presets["buildPresets"] if each["name"] == name)
+    (run,) = (each for each in presets["testPresets"] if each["name"] == name)
+    tested = {path.relative_to(ROOT / "tests/unit").parts[0]
+              for path in (ROOT / "tests/unit").rglob("*_test.cpp")}  # fmt: skip
+    programs = {f"unit_{layer}" for layer in tested} | {"conformance", "agreement", "simulation"}
+    kept, left = (run["filter"].get(way, {}).get("name") for way in ("include", "exclude"))
+    run_names = {
+        program
+        for program in programs
+        if (kept is None or re.match(kept, f"{program}.0"))
+        and (left is None or not re.match(left, f"{program}.0"))
+    }
+    assert run_names <= set(build["targets"])
 
 
 # Goal: each check can fail, and says where. Method: one damaged file per case.
