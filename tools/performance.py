@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +27,20 @@ DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 FOLDER = DOCUMENT.with_suffix("")
 
 Results = Mapping[str, Any]
-# Of one collective, number of ranks, transport and size: `us` has the rounds of each library.
+# Of one collective, number of ranks, transport, binding and size: `us` has the units of each
+# library by the state of the cores.
 Row = dict[str, Any]
-OURS, OURS_BUFFERS, REFERENCE = "ours", "ours, library buffers", "reference"
+MEMORY = ", library buffers"
+OURS, REFERENCE = "ours", "reference"
+OURS_BUFFERS = OURS + MEMORY
+STATES = ("near", "far", "mixed")
+UNITS_MIN = 3  # fewer are said to be few
 ABSENT = "-"
+GROUP = ("transport", "ranks", "binding")
 LIMIT_MIN_US = 0.01
+AIM = 0.85
+# Largest size of each, in bytes.
+BANDS = {"to 4 KiB": 4 << 10, "16 to 256 KiB": 256 << 10, "1 MiB and more": 1 << 62}
 
 INTRODUCTION = """\
 <!-- Copyright The Farandole Authors -->
@@ -38,15 +49,24 @@ INTRODUCTION = """\
 
 Made by `python tools/performance.py`; do not edit.
 
-Farandole beside other libraries, measured in turns on the same cores of one machine: in a round
-every library runs once, and shown are medians over the rounds, and ratios of these medians. A time
-is the slowest rank's for one call among many that follow each other. Float32, sums where there is a
-reduction; all results were checked. Ranks are processes of one host. The settings of the others are
-the best that we found, and are in `bench/rivals/libraries.py`.
+Farandole beside other libraries, measured in turns on the same cores of one machine. A *unit* is
+one library and one collective for about two seconds; shown are medians over units, and ratios of
+these medians. A time is the slowest rank's for one call among many that follow each other. Float32,
+sums where there is a reduction; all results were checked. Ranks are processes of one host. The
+settings of the others are the best that we found, and are in `bench/rivals/libraries.py`.
 
+**Near and far.** A cache line takes 0.02 to 0.07 us between cores that share a cache, and 0.1 to
+0.25 us between others. On a virtual machine this changes within minutes. It is measured before and
+after each unit, and a unit is *near* or *far* if both say so, else *mixed*. Nothing is repeated or
+left out; ratios compare units of one state. `farandole probe` prints the time of your machine.
+
+- *bound* ranks have a core each, or share one where there are more ranks than cores; *unbound*
+  ranks run where the system puts them.
+- *allreduce_apart* is an allreduce whose result goes to another buffer.
 - *ours* is given ordinary memory, as the others are. *ours, library buffers* uses arrays of
   `farandole.empty`, which peers read in place.
 - A *ratio* is the time of the fastest of the other libraries over ours: above 1, ours is faster.
+  `(2)` behind it says that only two units, of ours or of that library, were in this state.
 - *reference* is no library: collectives over buffers that all ranks map, with nothing beside.
 - *limit* is what the bytes that must move need at least at the rates that this machine reached in
   the same run. The formula is at the top of `bench/rivals/limits.py`. With more ranks than cores it
@@ -57,26 +77,62 @@ the best that we found, and are in `bench/rivals/libraries.py`.
 """
 
 
-def medians(row: Row) -> dict[str, float]:
+def medians(row: Row, state: str) -> dict[str, float]:
     """Microseconds by library."""
-    return {name: statistics.median(rounds) for name, rounds in row["us"].items()}
+    return {
+        name: statistics.median(by_state[state])
+        for name, by_state in row["us"].items()
+        if state in by_state
+    }
 
 
-def rivals(us: Mapping[str, float]) -> dict[str, float]:
-    return {name: t for name, t in us.items() if name not in (OURS, OURS_BUFFERS, REFERENCE)}
+def states(rows: Sequence[Row]) -> list[str]:
+    found = {state for row in rows for by_state in row["us"].values() for state in by_state}
+    return [state for state in STATES if state in found]
 
 
-def losses(rows: Sequence[Row]) -> list[tuple[Row, dict[str, float]]]:
-    """Where a rival takes less time than ours with ordinary memory: how many times less, of each
-    that does, the largest first."""
+def units(row: Row, state: str, *names: str) -> int:
+    """Of the library that has the fewest."""
+    return min(len(row["us"][name][state]) for name in names)
+
+
+def own(results: Results) -> list[str]:
+    """Farandole with either memory, now and before."""
+    before = results.get("before")
+    return [OURS, OURS_BUFFERS, *([before, before + MEMORY] if before else [])]
+
+
+def rivals(us: Mapping[str, float], results: Results) -> dict[str, float]:
+    no_rivals = {*own(results), REFERENCE}
+    return {name: t for name, t in us.items() if name not in no_rivals}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Of one case in one state: the fastest rival, and how many times its time one of ours is."""
+
+    row: Row
+    state: str
+    rival: str
+    ratio: float
+    units: int
+
+    def __str__(self) -> str:
+        few = f" ({self.units})" if self.units < UNITS_MIN else ""
+        return f"{self.ratio:.2f}{few}"
+
+
+def comparisons(rows: Sequence[Row], state: str, name: str, results: Results) -> list[Comparison]:
+    """Of the cases that `name` and a rival measured in this state."""
     found = []
     for row in rows:
-        us = medians(row)
-        ratios = {name: us[OURS] / t for name, t in rivals(us).items() if t < us.get(OURS, 0)}
-        if ratios:
-            best_first = sorted(ratios.items(), key=lambda item: -item[1])
-            found.append((row, dict(best_first)))
-    return sorted(found, key=lambda loss: -max(loss[1].values()))
+        us = medians(row, state)
+        others = rivals(us, results)
+        if name in us and others:
+            rival = min(others, key=others.__getitem__)
+            counted = units(row, state, name, rival)
+            found.append(Comparison(row, state, rival, others[rival] / us[name], counted))
+    return found
 
 
 def limit_of(row: Row) -> float | None:
@@ -105,13 +161,11 @@ def time_text(us: float) -> str:
 
 
 def machine_section(results: Results) -> str:
-    machine, probe = results["machine"], results["probe"]
+    machine, probe, lines = results["machine"], results["probe"], results["lines_us"]
     load = (
         f"In the minute before it began {machine['load']} processes wanted to run on average, what "
         "was measured in that minute included"
     )
-    if repeated := results.get("repeated_runs", 0):
-        load += f". {repeated} runs were repeated, since the cores were far from each other"
     kinds = {
         "memory, read": probe["read"],
         "memory, write": probe["write"],
@@ -137,32 +191,65 @@ def machine_section(results: Results) -> str:
             f"{size_text(probe['cache_bytes'])} of caches, Linux {machine['kernel']}. {load}.",
             f"```sh\n{results['command']}\n```",
             as_markdown(versions, list(versions[0])),
-            "What the machine reaches. A line takes "
-            f"{time_text(probe['line_hop_us'])} from core to core, a byte "
-            f"{time_text(probe['socket_hop_us'])} through a socket.",
+            f"What the machine reaches. A line takes {time_text(min(lines))} to "
+            f"{time_text(max(lines))} from core to core, in the median of {len(lines)} looks "
+            f"{time_text(statistics.median(lines))}; a byte {time_text(probe['socket_hop_us'])} "
+            "through a socket.",
             as_markdown(rates, list(rates[0])),
         ]
     )
 
 
-def loss_section(rows: Sequence[Row]) -> str:
-    compared = [row for row in rows if OURS in row["us"] and rivals(medians(row))]
-    found = losses(compared)
-    count = f"Of {len(compared):,} cases a rival is faster in {len(found):,}."
+def band_of(row: Row) -> str:
+    return next(name for name, largest in BANDS.items() if row["bytes"] <= largest)
+
+
+def band_table(results: Results) -> str:
+    """Geometric means of the ratios."""
+    rows, table = results["rows"], []
+    for (transport, ranks, binding), group in cases(rows, *GROUP).items():
+        for state, name in itertools.product(states(group), own(results)):
+            found = comparisons(group, state, name, results)
+            if not found:
+                continue
+            worst = min(found, key=lambda one: one.ratio)
+            line = {
+                "ranks": f"{ranks}, {binding}, {transport}",
+                "cores": state,
+                "what": name,
+            }
+            for band in BANDS:
+                ratios = [one.ratio for one in found if band_of(one.row) == band]
+                line[band] = f"{statistics.geometric_mean(ratios):.2f}" if ratios else ABSENT
+            line["lowest"] = f"{worst} {worst.row['collective']} {size_text(worst.row['bytes'])}"
+            line["cases"] = str(len(found))
+            line["units, at least"] = str(min(one.units for one in found))
+            table.append(line)
+    return as_markdown(table, list(table[0])) if table else "No rival was measured."
+
+
+def loss_section(results: Results) -> str:
+    """Cases below the aim, with ordinary memory, the lowest first."""
+    rows = results["rows"]
+    compared = [one for state in states(rows) for one in comparisons(rows, state, OURS, results)]
+    found = sorted((one for one in compared if one.ratio < AIM), key=lambda one: one.ratio)
+    count = f"Of {len(compared):,} cases the ratio is below {AIM} in {len(found):,}."
     if not found:
         return count
-    table = [
-        {
-            "collective": row["collective"],
-            "ranks": str(row["ranks"]),
-            "transport": row["transport"],
-            "bytes": size_text(row["bytes"]),
-            "ours": time_text(medians(row)[OURS]),
-            "library buffers": cell(medians(row), OURS_BUFFERS),
-            "faster, and how many times": ", ".join(f"{n} {r:.2f}" for n, r in ratios.items()),
-        }
-        for row, ratios in found
-    ]
+    table = []
+    for one in found:
+        row, us = one.row, medians(one.row, one.state)
+        table.append(
+            {
+                "collective": row["collective"],
+                "ranks": f"{row['ranks']}, {row['binding']}, {row['transport']}",
+                "bytes": size_text(row["bytes"]),
+                "cores": one.state,
+                "ours": time_text(us[OURS]),
+                "library buffers": cell(us, OURS_BUFFERS),
+                "ratio": f"{one} ({one.rival})",
+            }
+        )
     return f"{count}\n\n{as_markdown(table, list(table[0]))}"
 
 
@@ -170,58 +257,38 @@ def cell(us: Mapping[str, float], name: str) -> str:
     return time_text(us[name]) if name in us else ABSENT
 
 
-def ratio_table(rows: Sequence[Row]) -> str:
-    """By size and collective, for one transport and number of ranks."""
+def ratio_table(rows: Sequence[Row], state: str, results: Results) -> str:
+    """By size and collective, for one transport, number of ranks, binding and state."""
     collectives = [name for (name,) in cases(rows, "collective")]
     table = []
     for (size,), found in sorted(cases(rows, "bytes").items()):
         line = {"bytes": size_text(size)} | dict.fromkeys(collectives, ABSENT)
-        for row in found:
-            us = medians(row)
-            others = rivals(us)
-            if others and OURS in us:
-                fastest = min(others, key=others.__getitem__)
-                line[row["collective"]] = f"{others[fastest] / us[OURS]:.2f} ({fastest})"
+        for one in comparisons(found, state, OURS, results):
+            us = medians(one.row, state)
+            line[one.row["collective"]] = f"{time_text(us[OURS])}, {one} ({one.rival})"
         table.append(line)
     return as_markdown(table, list(table[0]))
 
 
-def time_table(rows: Sequence[Row]) -> str:
-    """All times of one case."""
-    names = libraries(rows)
-    table = []
-    for row in rows:
-        us = medians(row)
-        limit = limit_of(row)
-        distance = f"{us[OURS] / limit:.1f}" if limit and OURS in us else ABSENT
-        table.append(
-            {"bytes": size_text(row["bytes"])}
-            | {name: cell(us, name) for name in names}
-            | {"limit": time_text(limit) if limit else ABSENT, "ours / limit": distance}
-        )
-    return as_markdown(table, list(table[0]))
-
-
-def picture_name(stem: str, transport: str, ranks: int) -> str:
-    return f"{stem}-{transport}-{ranks}.svg"
+def picture_name(stem: str, transport: str, ranks: int, binding: str, state: str) -> str:
+    return f"{stem}-{transport}-{ranks}-{binding}-{state}.svg"
 
 
 def section(stem: str, results: Results) -> str:
     """Of one machine; `stem`: of its file."""
-    rows = results["rows"]
-    groups = cases(rows, "transport", "ranks")
-    parts = [f"## {stem}", machine_section(results), "### Where we lose", loss_section(rows)]
-    for (transport, ranks), found in groups.items():
-        picture = picture_name(stem, transport, ranks)
-        alt = f"{ranks} ranks over {transport}: time by bytes, a line per library"
-        parts += [
-            f"### {ranks} ranks over {transport}",
-            f"![{alt}](performance/{picture})",
-            "Ratios, and the fastest of the others:",
-            ratio_table(found),
-        ]
-        for (collective,), one in cases(found, "collective").items():
-            parts += [f"#### {collective}, {ranks} ranks over {transport}", time_table(one)]
+    parts = [f"## {stem}", machine_section(results)]
+    parts += ["### Ratios by size", band_table(results)]
+    parts += ["### Where we lose", loss_section(results)]
+    for (transport, ranks, binding), group in cases(results["rows"], *GROUP).items():
+        for state in states(group):
+            picture = picture_name(stem, transport, ranks, binding, state)
+            what = f"{ranks} {binding} ranks over {transport}, {state} cores"
+            parts += [
+                f"### {what}",
+                f"![{what}: time by bytes, a line per library](performance/{picture})",
+                "Time of ours with ordinary memory, ratio, and the fastest of the others:",
+                ratio_table(group, state, results),
+            ]
     return "\n\n".join(parts)
 
 
@@ -235,13 +302,14 @@ def page(kept: Mapping[str, Results]) -> str:
 # Pictures
 
 
-def draw(rows: Sequence[Row], path: Path, names: Sequence[str] = ()) -> None:
-    """Time by bytes, one panel per collective, number of ranks and transport. `names`: libraries,
-    also others than those of these rows, so that each has one colour in several pictures."""
+def draw(rows: Sequence[Row], path: Path, state: str, names: Sequence[str] = ()) -> None:
+    """Time by bytes, one panel per collective, number of ranks, transport and binding, of units of
+    one state. `names`: libraries, also others than those of these rows, so that each has one colour
+    in several pictures."""
     pictures.prepare()
     from matplotlib import pyplot
 
-    groups = cases(rows, "transport", "ranks")
+    groups = cases(rows, *GROUP)
     collectives = [name for (name,) in cases(rows, "collective")]
     figure, grid = pyplot.subplots(
         len(groups),
@@ -251,11 +319,12 @@ def draw(rows: Sequence[Row], path: Path, names: Sequence[str] = ()) -> None:
         sharex=True,
         layout="constrained",
     )
-    for panels, ((transport, ranks), group) in zip(grid, groups.items(), strict=True):
+    for panels, ((transport, ranks, binding), group) in zip(grid, groups.items(), strict=True):
         for axes, collective in zip(panels, collectives, strict=True):
             found = [row for row in group if row["collective"] == collective]
-            draw_panel(axes, found, names or libraries(rows))
-            axes.set(title=f"{collective}, {ranks} ranks, {transport}", xscale="log", yscale="log")
+            draw_panel(axes, found, state, names or libraries(rows))
+            title = f"{collective}, {ranks} {binding}, {transport}"
+            axes.set(title=title, xscale="log", yscale="log")
             axes.grid(alpha=0.3)
             axes.minorticks_off()
         panels[0].set_ylabel("time, us")
@@ -274,17 +343,17 @@ def draw(rows: Sequence[Row], path: Path, names: Sequence[str] = ()) -> None:
     pictures.save(figure, path)
 
 
-def draw_panel(axes: Any, rows: Sequence[Row], names: Sequence[str]) -> None:
+def draw_panel(axes: Any, rows: Sequence[Row], state: str, names: Sequence[str]) -> None:
     colours = {name: colour(index) for index, name in enumerate(names)} | {REFERENCE: "black"}
     if OURS in colours:
         colours[OURS_BUFFERS] = colours[OURS]
     styles = {REFERENCE: ":", OURS_BUFFERS: "--"}
     for name in names:
-        found = [row for row in rows if name in row["us"]]
+        found = [row for row in rows if name in medians(row, state)]
         if found:
             axes.plot(
                 [row["bytes"] for row in found],
-                [medians(row)[name] for row in found],
+                [medians(row, state)[name] for row in found],
                 styles.get(name, "-"),
                 color=colours[name],
                 label=name,
@@ -326,9 +395,10 @@ def main() -> None:
     for path in FOLDER.glob("*.svg"):
         path.unlink()
     for stem, results in kept.items():
-        for (transport, ranks), rows in cases(results["rows"], "transport", "ranks").items():
-            name = picture_name(stem, transport, ranks)
-            draw(rows, FOLDER / name, libraries(results["rows"]))
+        for (transport, ranks, binding), rows in cases(results["rows"], *GROUP).items():
+            for state in states(rows):
+                name = picture_name(stem, transport, ranks, binding, state)
+                draw(rows, FOLDER / name, state, libraries(results["rows"]))
 
 
 if __name__ == "__main__":

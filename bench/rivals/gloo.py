@@ -20,6 +20,8 @@ SETTLE_SECONDS = 0.3
 def call_of(collective: str, data: torch.Tensor, block: torch.Tensor) -> Callable[[], object]:
     if collective == "allreduce":
         return lambda: dist.all_reduce(data)
+    if collective == "allreduce_apart":  # it works in place only
+        return lambda: (block.copy_(data), dist.all_reduce(block))
     if collective == "broadcast":
         return lambda: dist.broadcast(data, 0)
     if collective == "allgather":
@@ -32,14 +34,16 @@ def is_right(collective: str, data: torch.Tensor, block: torch.Tensor) -> bool:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     base = torch.arange(data.numel(), dtype=torch.float32) % 7
     mine = slice(rank * block.numel(), (rank + 1) * block.numel())
-    sums = collective in ("allreduce", "reducescatter")
+    if collective == "allreduce_apart":
+        mine = slice(None)
+    sums = collective in ("allreduce", "allreduce_apart", "reducescatter")
     data.copy_(base + rank if sums else base if rank == 0 else torch.full_like(base, -1.0))
     if collective == "allgather":
         data.fill_(-1.0)
         block.copy_(base[mine])
     call_of(collective, data, block)()
     wanted = base * ranks + ranks * (ranks - 1) / 2 if sums else base
-    scatters = collective == "reducescatter"
+    scatters = collective in ("allreduce_apart", "reducescatter")
     right = torch.equal(block, wanted[mine]) if scatters else torch.equal(data, wanted)
     wrong = torch.tensor([0 if right else 1])
     dist.all_reduce(wrong)
@@ -70,7 +74,8 @@ def main() -> None:
         size *= factor
         if collective in ("allgather", "reducescatter") and count % ranks:
             continue
-        data, block = torch.zeros(count), torch.zeros(max(count // ranks, 1))
+        block_count = count if collective == "allreduce_apart" else max(count // ranks, 1)
+        data, block = torch.zeros(count), torch.zeros(block_count)
         right = is_right(collective, data, block)
         call = call_of(collective, data, block)
         each = burst(call, 2)

@@ -110,8 +110,7 @@ def build(source: Path = ROOT, home: Path = HOME) -> Path:
     run("cmake", "-S", source, "-B", library, *release)
     run("cmake", "--build", library)
     run("cmake", "--install", library, "--prefix", prefix)
-    prefixed = f"-DCMAKE_PREFIX_PATH={prefix}"
-    run("cmake", "-S", source / "bench" / "rivals", "-B", programs, *release, prefixed)
+    run("cmake", "-S", HERE, "-B", programs, *release, f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", programs)
     return programs
 
@@ -138,7 +137,7 @@ def ours(programs: Path) -> list[Library]:
 
 
 def before(commit: str) -> list[Library]:
-    """Farandole as it was, with its own programs, started by the one that is installed now."""
+    """Farandole as it was, under today's programs, started by the one that is installed now."""
     home = HOME / commit
     source = home / "source"
     if not source.exists():

@@ -13,7 +13,7 @@ The longest of these, for n bytes, p ranks and C cores, k = min(p, C) of them in
   the rate of reads, writes over the rate of writes, the lesser of both over the rate of copies.
 
                     reads   writes
-    allreduce       p n     p n        in place
+    allreduce       p n     p n        in place, and apart
     reducescatter   p n     n
     allgather       n       p n
     broadcast       n       (p-1) n    n is what the root has
@@ -66,7 +66,9 @@ def limit_us(probe: Probe, collective: str, ranks: int, transport: str, size: in
         units = cores / 2 if kind == "sockets" else cores  # a pair of cores measured "one"
         return amount / min(units * rates["one"], rates["all"]) / 1e3  # 1 GB/s: 1000 bytes/us
 
-    crossing = ((ranks if tcp else cores) - 1) * size * (2 if collective == "allreduce" else 1)
+    crossing = (
+        ((ranks if tcp else cores) - 1) * size * (2 if collective.startswith("allreduce") else 1)
+    )
     reads = size if collective in ("allgather", "broadcast") else ranks * size
     writes = {"reducescatter": 1, "broadcast": ranks - 1}.get(collective, ranks) * size
     reads, writes = (max(0, amount - probe["cache_bytes"]) for amount in (reads, writes))

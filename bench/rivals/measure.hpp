@@ -14,8 +14,9 @@
 // What every rival's program does alike: run a collective again and again, check it, print times.
 namespace rivals {
 
-enum class Collective { kAllreduce, kReducescatter, kAllgather, kBroadcast };
-inline constexpr const char* kNames[] = {"allreduce", "reducescatter", "allgather", "broadcast"};
+enum class Collective { kAllreduce, kAllreduceApart, kReducescatter, kAllgather, kBroadcast };
+inline constexpr const char* kNames[] = {"allreduce", "allreduce_apart", "reducescatter",
+                                         "allgather", "broadcast"};
 
 /// One library, joined: p ranks, which are processes of one host.
 class Library {
@@ -25,35 +26,45 @@ class Library {
   virtual int size() const = 0;
   virtual float* allocate(std::size_t bytes) = 0;
   /// Sums, or moves, float32. `count` of the longer side: allreduce and broadcast work on `data`
-  /// in place, [count]; reducescatter reads data [count] and writes block [count / p], allgather
-  /// the other way round.
+  /// in place, [count]; kAllreduceApart reads data [count] and writes block [count], reducescatter
+  /// reads data [count] and writes block [count / p], allgather the other way round.
   virtual void run(Collective collective, float* data, float* block, std::size_t count) = 0;
   virtual void barrier() = 0;
   virtual double max_over_ranks(double value) = 0;
 };
+
+inline bool sums(Collective collective) {
+  return collective == Collective::kAllreduce || collective == Collective::kAllreduceApart ||
+         collective == Collective::kReducescatter;
+}
+/// Elements of the block.
+inline std::size_t block_count(Collective collective, std::size_t count, int size) {
+  const bool whole = collective == Collective::kAllreduceApart;
+  return whole ? count : count / static_cast<std::size_t>(size);
+}
 
 /// One call, with every element checked.
 inline bool is_right(Library& library, Collective collective, float* data, float* block,
                      std::size_t count) {
   const auto p = static_cast<std::size_t>(library.size());
   const auto rank = static_cast<std::size_t>(library.rank());
-  const bool sums =
-      collective == Collective::kAllreduce || collective == Collective::kReducescatter;
-  const std::size_t each = count / p;
   const auto wanted = [&](std::size_t i) {
     const auto base = static_cast<float>(i % 7);
-    return sums ? base * static_cast<float>(p) + static_cast<float>(p * (p - 1) / 2) : base;
+    return sums(collective) ? base * static_cast<float>(p) + static_cast<float>(p * (p - 1) / 2)
+                            : base;
   };
+  const bool reads_data = sums(collective) || (collective == Collective::kBroadcast && rank == 0);
   for (std::size_t i = 0; i < count; ++i) {
-    data[i] = sums || (collective == Collective::kBroadcast && rank == 0)
-                  ? static_cast<float>(i % 7 + (sums ? rank : 0))
-                  : -1.0F;
+    data[i] = reads_data ? static_cast<float>(i % 7 + (sums(collective) ? rank : 0)) : -1.0F;
   }
+  const std::size_t each = count / p;
   for (std::size_t i = 0; i < each; ++i) block[i] = static_cast<float>((rank * each + i) % 7);
   library.run(collective, data, block, count);
   const bool scatters = collective == Collective::kReducescatter;
+  const bool to_block = scatters || collective == Collective::kAllreduceApart;
+  const float* result = to_block ? block : data;
   for (std::size_t i = 0; i < (scatters ? each : count); ++i) {
-    if ((scatters ? block[i] : data[i]) != wanted(scatters ? rank * each + i : i)) return false;
+    if (result[i] != wanted(scatters ? rank * each + i : i)) return false;
   }
   return true;
 }
@@ -64,7 +75,7 @@ inline bool is_right(Library& library, Collective collective, float* data, float
 inline int measure(Library& library, int argc, char** argv) {
   if (argc < 6) return 2;
   Collective collective{};
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 5; ++i) {
     if (std::strcmp(argv[1], kNames[i]) == 0) collective = static_cast<Collective>(i);
   }
   const std::size_t smallest = std::strtoull(argv[2], nullptr, 10);
@@ -77,7 +88,10 @@ inline int measure(Library& library, int argc, char** argv) {
   const auto p = static_cast<std::size_t>(library.size());
   bool settled = false;
   float* const data = library.allocate(largest);
-  float* const block = library.allocate(largest / p + sizeof(float));
+  const auto block_bytes = [&](std::size_t bytes) {
+    return block_count(collective, bytes, library.size());
+  };
+  float* const block = library.allocate(block_bytes(largest) + sizeof(float));
   for (std::size_t bytes = smallest; bytes <= largest; bytes *= factor) {
     const std::size_t count = bytes / sizeof(float);
     const bool blocks =
@@ -86,7 +100,7 @@ inline int measure(Library& library, int argc, char** argv) {
     library.barrier();
     const bool right = is_right(library, collective, data, block, count);
     std::memset(data, 0, bytes);  // sums stay finite
-    std::memset(block, 0, bytes / p);
+    std::memset(block, 0, block_bytes(bytes));
     const auto burst = [&](int calls) {
       library.barrier();
       const auto start = Clock::now();

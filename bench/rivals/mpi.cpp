@@ -15,6 +15,9 @@ class Mpi final : public rivals::MpiRanks {
       case Collective::kAllreduce:
         MPI_Allreduce(MPI_IN_PLACE, data, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         break;
+      case Collective::kAllreduceApart:
+        MPI_Allreduce(data, block, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+        break;
       case Collective::kReducescatter:
         MPI_Reduce_scatter_block(data, block, each, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
         break;

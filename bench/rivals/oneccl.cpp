@@ -30,6 +30,9 @@ class OneCcl final : public rivals::MpiRanks {
       case Collective::kAllreduce:
         ccl::allreduce(data, data, count, kFloat, ccl::reduction::sum, *world_).wait();
         break;
+      case Collective::kAllreduceApart:
+        ccl::allreduce(data, block, count, kFloat, ccl::reduction::sum, *world_).wait();
+        break;
       case Collective::kReducescatter:
         ccl::reduce_scatter(data, block, each, kFloat, ccl::reduction::sum, *world_).wait();
         break;

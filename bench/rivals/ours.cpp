@@ -38,6 +38,9 @@ class Ours final : public rivals::Library {
       case Collective::kAllreduce:
         require(world_.allreduce(data, data, n, farandole::DType::kFloat32));
         break;
+      case Collective::kAllreduceApart:
+        require(world_.allreduce(data, block, n, farandole::DType::kFloat32));
+        break;
       case Collective::kReducescatter:
         require(world_.reducescatter(data, block, each, farandole::DType::kFloat32));
         break;

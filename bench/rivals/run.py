@@ -3,24 +3,24 @@
 """Farandole beside other libraries on this machine, and what the machine could do.
 
     python bench/rivals/run.py [--ranks 2,4] [--transports shm,tcp] [--collectives allreduce]
-                               [--bytes 4,16M] [--rounds 3] [--only ours,gloo] [--bound]
-                               [--before COMMIT] [--keep-far] [--json FILE.json] [--plot FILE.svg]
+                               [--bytes 4,16M] [--rounds 3] [--only ours,gloo]
+                               [--bindings unbound,bound] [--before COMMIT]
+                               [--json FILE.json] [--plot FILE.svg]
 
 Runs with a Python that has farandole, torch if Gloo is to be compared, and matplotlib for --plot.
 Needs a C++ compiler, CMake, Ninja, and pip with an index that has the libraries; Debian's Open MPI
 4.1 is installed with apt-get where we may. Installs and builds in build/rivals.
 
-In a round every program runs once, one after the other on the same cores, so that what disturbs
-the machine disturbs all; the JSON has each round's median burst, the table medians over the rounds
-and ratios of medians. A virtual machine's cores may be far from each other for some seconds, in
-which all exchange takes two or three times as long: a run before or after which a line of cache
-took twice as long as it does while they are near is repeated, up to three times, but not with
---keep-far. No run has more than four sizes, so that it is short beside such times. With --before an
-earlier version of Farandole takes part, and at the end stands how many times as fast this one is.
-`reference` is
+A unit is one library, one collective and up to four sizes, about two seconds. In a round every
+library has its unit, one after the other on the same cores, so that what disturbs the machine
+disturbs all. Between two units the time of a cache line from core to core is taken. A virtual
+machine's cores may be near each other for a while and then far, so each unit has a state: near or
+far if both times beside it say so, else mixed. No unit is repeated or left out. The JSON has each
+unit's median burst by state; ratios are of medians within a state. `reference` is
 shared_memory.cpp over shm: collectives over buffers that all ranks map, which no library can beat
 by much. `limit` is what limits.py says by the best of the probes that are taken after each case.
-What a program has not done in ten minutes is missing.
+With --before an earlier version of Farandole takes part, and at the end stands how many times as
+fast this one is. What a program has not done in ten minutes is missing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ import platform
 import shlex
 import statistics
 import sys
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -46,19 +45,14 @@ from limits import better, cache_bytes, limit_us
 sys.path.insert(0, str(ROOT / "tools"))
 import performance
 
-COLLECTIVES = ("allreduce", "reducescatter", "allgather", "broadcast")
+COLLECTIVES = ("allreduce", "allreduce_apart", "reducescatter", "allgather", "broadcast")
 SECONDS_PER_SIZE = 0.25
 SECONDS_MAX = 600
-REPEATS_MAX = 3
-SIZES_PER_RUN = 4
-# Times as long as a line takes in the fastest quarter of all looks. On an AMD EPYC that is 0.044 to
-# 0.053 us, far 0.16 to 0.21, now for a few seconds, now for most of an hour; and now and then much
-# less, which says nothing about the usual.
-FAR = 2.0
-FIRST_LOOKS = 20
-FIRST_LOOKS_APART_SECONDS = 0.5
-FAR_SECONDS_MAX = 20.0  # to wait for it to pass
-FLAGS = ("json", "plot", "bound", "keep_far")  # not among the options that are repeated as they are
+SIZES_PER_UNIT = 4
+# A line takes 0.02 to 0.07 us between cores that share a cache, and 0.1 to 0.25 us between others,
+# on the processors that were at hand.
+NEAR_US_MAX = 0.09
+FLAGS = ("json", "plot")  # not among the options that are repeated as they are
 
 
 def machine() -> dict[str, Any]:
@@ -78,49 +72,19 @@ def machine() -> dict[str, Any]:
 class Cores:
     """How far from each other the cores are, by the time of a line from one to the other."""
 
-    def __init__(self, limits: Path, keep_far: bool = False) -> None:
+    def __init__(self, limits: Path) -> None:
         self._limits = limits
-        self.keep_far = keep_far
-        self.repeated = 0  # runs beside which they were far
-        self._seen_us: list[float] = []
-        for _ in range(FIRST_LOOKS):
-            self._seen_us.append(self._line_us())
-            time.sleep(FIRST_LOOKS_APART_SECONDS)
+        self.lines_us = [self._line_us()]  # one more than there were units
 
     def _line_us(self) -> float:
         return float(json.loads(run(self._limits, "line"))["line_hop_us"])
 
-    def are_near(self) -> bool:
-        self._seen_us.append(self._line_us())
-        usual_us = sorted(self._seen_us)[len(self._seen_us) // 4]
-        return self._seen_us[-1] <= FAR * usual_us
-
-    def far_looks(self) -> str:
-        """Of all so far; one is taken before each run."""
-        usual_us = sorted(self._seen_us)[len(self._seen_us) // 4]
-        far = sum(us > FAR * usual_us for us in self._seen_us)
-        return f"{far} of {len(self._seen_us)}"
-
-    def wait_until_near(self) -> None:
-        deadline = time.monotonic() + FAR_SECONDS_MAX
-        while not self.are_near() and time.monotonic() < deadline:
-            time.sleep(0.5)
-
-
-def undisturbed(measure: Callable[[], dict[int, float]], cores: Cores) -> dict[int, float]:
-    """What `measure` gives while the cores are near, or at last whatever it gives."""
-    if cores.keep_far:
-        cores.are_near()
-        return measure()
-    for _ in range(REPEATS_MAX):
-        cores.wait_until_near()
-        found = measure()
-        if cores.are_near():
-            return found
-        cores.repeated += 1
-        print("  again: the cores were far from each other", file=sys.stderr)
-    cores.wait_until_near()
-    return measure()
+    def state_of(self, unit: Callable[[], dict[int, float]]) -> tuple[str, dict[int, float]]:
+        """What `unit` gives, and the state of the cores beside it."""
+        found = unit()
+        self.lines_us.append(self._line_us())
+        near = {us <= NEAR_US_MAX for us in self.lines_us[-2:]}
+        return ("mixed" if len(near) == 2 else "near" if near == {True} else "far"), found
 
 
 def measured(
@@ -150,33 +114,24 @@ def measured(
 def parts(smallest: int, largest: int, factor: int) -> Iterator[tuple[int, int, int]]:
     """The sizes of one run each: smallest, largest and factor."""
     while smallest <= largest:
-        following = smallest * factor**SIZES_PER_RUN
+        following = smallest * factor**SIZES_PER_UNIT
         yield smallest, min(largest, following // factor), factor
         smallest = following
 
 
-def compare(libraries: list[Library], case: tuple[str, int, str], sizes: tuple[int, int, int],
-            rounds: int, bound: bool, cores: Cores) -> list[performance.Row]:  # fmt: skip
-    """One row for each size of a collective, number of ranks and transport, without limits."""
-    collective, ranks, transport = case
-    times: defaultdict[int, dict[str, list[float]]] = defaultdict(dict)
+def compare(libraries: list[Library], case: performance.Row, sizes: tuple[int, int, int],
+            rounds: int, cores: Cores) -> list[performance.Row]:  # fmt: skip
+    """One row for each size of a case: a collective, a number of ranks, a transport and whether
+    ranks are bound; without limits."""
+    times: defaultdict[int, dict[str, dict[str, list[float]]]] = defaultdict(dict)
     for part, number, library in itertools.product(parts(*sizes), range(rounds), libraries):
-        print(f"{collective}, {ranks} ranks, {transport}, {part[0]:,} B on, round {number}: "
-              f"{library.name}", file=sys.stderr)  # fmt: skip
-        arguments = [collective, *map(str, part), str(SECONDS_PER_SIZE)]
-        once = partial(measured, library, ranks, transport, bound, arguments)
-        for size, us in undisturbed(once, cores).items():
-            times[size].setdefault(library.name, []).append(us)
-    return [
-        {
-            "collective": collective,
-            "ranks": ranks,
-            "transport": transport,
-            "bytes": size,
-            "us": us,
-        }
-        for size, us in times.items()
-    ]
+        print(*case.values(), f"{part[0]:,} B on, round {number}: {library.name}", file=sys.stderr)
+        arguments = [case["collective"], *map(str, part), str(SECONDS_PER_SIZE)]
+        where = (case["ranks"], case["transport"], case["binding"] == "bound")
+        state, found = cores.state_of(partial(measured, library, *where, arguments))
+        for size, us in found.items():
+            times[size].setdefault(library.name, {}).setdefault(state, []).append(us)
+    return [case | {"bytes": size, "us": us} for size, us in times.items()]
 
 
 def set_limits(results: dict[str, Any]) -> None:
@@ -185,36 +140,37 @@ def set_limits(results: dict[str, Any]) -> None:
         row["limit_us"] = round(limit_us(results["probe"], *case), 3)
 
 
-def show(row: performance.Row) -> None:
-    us = performance.medians(row)
-    others = performance.rivals(us)
-    parts = [f"{row['collective']} p={row['ranks']} {row['transport']} {row['bytes']:>11,} B"]
-    if others:
-        fastest = min(others, key=others.__getitem__)
-        parts.append(f"fastest rival {fastest} {others[fastest]:.2f} us")
-    for name in ("ours", "ours, library buffers"):
-        if name in us:
-            ratio = f", {min(others.values()) / us[name]:.2f} times as fast" if others else ""
-            parts.append(f"{name} {us[name]:.2f} us{ratio}")
-    if "reference" in us:
-        parts.append(f"reference {us['reference']:.2f} us")
-    parts.append(f"limit {row['limit_us']:.2f} us")
-    print("; ".join(parts), flush=True)
+def show(row: performance.Row, results: dict[str, Any]) -> None:
+    case = f"{row['collective']} p={row['ranks']} {row['transport']} {row['binding']}"
+    for state in performance.states([row]):
+        us = performance.medians(row, state)
+        others = performance.rivals(us, results)
+        parts = [f"{case} {row['bytes']:>11,} B {state}"]
+        if others:
+            fastest = min(others, key=others.__getitem__)
+            parts.append(f"fastest rival {fastest} {others[fastest]:.2f} us")
+        for name in (performance.OURS, performance.OURS_BUFFERS):
+            if name in us:
+                ratio = f", {min(others.values()) / us[name]:.2f} times as fast" if others else ""
+                parts.append(f"{name} {us[name]:.2f} us{ratio}")
+        if performance.REFERENCE in us:
+            parts.append(f"reference {us[performance.REFERENCE]:.2f} us")
+        print("; ".join(parts), flush=True)
 
 
 def show_progress(rows: list[performance.Row], commit: str) -> None:
-    """Of both memories: the geometric mean of all cases, and those in which a tenth is lost."""
-    for memory in ("", ", library buffers"):
+    """By memory and state: the geometric mean of all cases, and those in which a tenth is lost."""
+    for memory, state in itertools.product(("", ", library buffers"), performance.states(rows)):
         ratios = {}
         for row in rows:
-            us = performance.medians(row)
+            us = performance.medians(row, state)
             if {f"ours{memory}", commit + memory} <= us.keys():
-                case = f"{row['collective']} p={row['ranks']} {row['transport']} {row['bytes']:,} B"
-                ratios[case] = us[commit + memory] / us[f"ours{memory}"]
+                case = f"{row['collective']} p={row['ranks']} {row['transport']} {row['binding']}"
+                ratios[f"{case} {row['bytes']:,} B"] = us[commit + memory] / us[f"ours{memory}"]
         if not ratios:
             continue
         mean = statistics.geometric_mean(ratios.values())
-        print(f"\n{len(ratios)} cases{memory}: {mean:.3f} times as fast as {commit}")
+        print(f"\n{len(ratios)} cases{memory}, {state}: {mean:.3f} times as fast as {commit}")
         for case, ratio in sorted(ratios.items(), key=lambda item: item[1]):
             if ratio < 0.9:
                 print(f"  {ratio:.2f} {case}")
@@ -241,9 +197,8 @@ def main() -> None:
     parser.add_argument("--factor", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(LIBRARIES))
-    parser.add_argument("--bound", action="store_true", help="each rank to a core of its own")
+    parser.add_argument("--bindings", default="unbound", help="of ranks to cores: unbound,bound")
     parser.add_argument("--before", metavar="COMMIT", help="compare with Farandole of this commit")
-    parser.add_argument("--keep-far", action="store_true", help="repeat no run on far cores")
     parser.add_argument("--json", type=Path, help="what was measured, written after each case")
     parser.add_argument("--plot", type=Path, help="an SVG file")
     arguments = parser.parse_args()
@@ -252,22 +207,20 @@ def main() -> None:
         for name, value in vars(arguments).items()
         if name not in FLAGS and value is not None
     ]
-    options += ["--bound"] if arguments.bound else []
-    options += ["--keep-far"] if arguments.keep_far else []
     names = arguments.only.split(",")
     if unknown := [name for name in names if name not in LIBRARIES]:
         parser.error(f"no library {unknown[0]!r}; there are {', '.join(LIBRARIES)}")
 
     here = machine()
-    most = max(map(int, arguments.ranks.split(",")))
-    if arguments.bound and most > here["cores"]:
-        parser.error(f"--bound takes a core for each of {most} ranks, there are {here['cores']}")
+    bindings = arguments.bindings.split(",")
+    if unknown := [name for name in bindings if name not in ("unbound", "bound")]:
+        parser.error(f"--bindings has {unknown[0]!r}, allowed are unbound and bound")
     HOME.mkdir(parents=True, exist_ok=True)
     programs = build()
     libraries = [library for name in names for library in LIBRARIES[name](programs)]
     if arguments.before is not None:
         libraries += before(arguments.before)
-    cores = Cores(programs / "limits", arguments.keep_far)
+    cores = Cores(programs / "limits")
 
     def probe() -> dict[str, Any]:
         return json.loads(run(programs / "limits")) | {"cache_bytes": cache_bytes()}
@@ -276,34 +229,39 @@ def main() -> None:
         "machine": here,
         "command": shlex.join(["python", "bench/rivals/run.py", *options]),
         "versions": {one.name: one.version for one in libraries if one.version},
-        "ranks_are": "bound" if arguments.bound else "unbound",
         "probe": probe(),
-        "repeated_runs": 0,
-        "far_looks": "",
+        "before": arguments.before,
+        "lines_us": [],
         "rows": [],
     }
-    print(f"ranks are {results['ranks_are']}", flush=True)
     smallest, largest = (size_of(text) for text in arguments.bytes.split(","))
     sizes = (smallest, largest, arguments.factor)
-    for transport in arguments.transports.split(","):
-        for ranks in arguments.ranks.split(","):
-            for collective in arguments.collectives.split(","):
-                case = (collective, int(ranks), transport)
-                rows = compare(libraries, case, sizes, arguments.rounds, arguments.bound, cores)
-                results["rows"] += rows
-                results["probe"] = better(results["probe"], probe())
-                results["repeated_runs"] = cores.repeated
-                results["far_looks"] = cores.far_looks()
-                set_limits(results)
-                for row in rows:
-                    show(row)
-                if arguments.json is not None:
-                    write(arguments.json, results)
-    print(f"cores were far in {cores.far_looks()} looks")
+    asked = (arguments.transports.split(","), map(int, arguments.ranks.split(",")),
+             bindings, arguments.collectives.split(","))  # fmt: skip
+    for transport, ranks, binding, collective in itertools.product(*asked):
+        case = {
+            "collective": collective,
+            "ranks": ranks,
+            "transport": transport,
+            "binding": binding,
+        }
+        rows = compare(libraries, case, sizes, arguments.rounds, cores)
+        results["rows"] += rows
+        results["probe"] = better(results["probe"], probe())
+        results["lines_us"] = cores.lines_us
+        set_limits(results)
+        for row in rows:
+            show(row, results)
+        if arguments.json is not None:
+            write(arguments.json, results)
     if arguments.before is not None:
         show_progress(results["rows"], arguments.before)
     if arguments.plot is not None:
-        performance.draw(results["rows"], arguments.plot)
+        rows = results["rows"]
+        most = max(performance.STATES, key=lambda state: sum(
+            len(by_state.get(state, ())) for row in rows for by_state in row["us"].values()
+        ))  # fmt: skip
+        performance.draw(rows, arguments.plot, most)
 
 
 if __name__ == "__main__":

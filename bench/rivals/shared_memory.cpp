@@ -45,15 +45,19 @@ class Reference final : public rivals::Library {
     return reinterpret_cast<float*>(place);
   }
   void run(Collective collective, float* data, float* block, std::size_t count) override {
-    if (collective == Collective::kAllreduce && count <= 15) return tiny(data, count);
+    if (sums(collective) && collective != Collective::kReducescatter && count <= 15) {
+      float* const out = collective == Collective::kAllreduce ? data : block;
+      if (out != data) std::memcpy(out, data, count * sizeof(float));
+      return tiny(out, count);
+    }
     const std::size_t each = count / std::size_t(size_);
     barrier();
-    if (collective == Collective::kAllreduce) {
+    if (collective == Collective::kAllreduce || collective == Collective::kAllreduceApart) {
       const std::size_t first = count * std::size_t(rank_) / std::size_t(size_) / 16 * 16;
       const bool is_last = rank_ + 1 == size_;
       const std::size_t last =
           is_last ? count : count * std::size_t(rank_ + 1) / std::size_t(size_) / 16 * 16;
-      reduce(data, data, first, last, true);
+      reduce(data, collective == Collective::kAllreduce ? data : block, first, last, true);
     } else if (collective == Collective::kReducescatter) {
       reduce(data, block - std::size_t(rank_) * each, std::size_t(rank_) * each,
              std::size_t(rank_ + 1) * each, false);
@@ -119,7 +123,7 @@ class Reference final : public rivals::Library {
       }
       for (int r = 0; r < size_; ++r) {
         if (r == rank_ || everywhere) {
-          std::memcpy((r == rank_ ? out : of(r, data)) + at, sum, n * sizeof(float));
+          std::memcpy((r == rank_ ? out : of(r, out)) + at, sum, n * sizeof(float));
         }
       }
     }

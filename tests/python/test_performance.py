@@ -36,18 +36,20 @@ PROBE = {
 }
 
 
-def row(size: int, **us: list[float]) -> performance.Row:
+def row(size: int, /, **units: list[float] | dict[str, list[float]]) -> performance.Row:
+    """`units`: near ones, or by state."""
     return {
         "collective": "allreduce",
         "ranks": 2,
         "transport": "shm",
+        "binding": "unbound",
         "bytes": size,
         "limit_us": 1.0,
-        "us": us,
+        "us": {name: us if isinstance(us, dict) else {"near": us} for name, us in units.items()},
     }
 
 
-def results(*rows: performance.Row) -> dict[str, Any]:
+def results(*rows: performance.Row, before: str | None = None) -> dict[str, Any]:
     return {
         "machine": {
             "processor": "X",
@@ -58,6 +60,8 @@ def results(*rows: performance.Row) -> dict[str, Any]:
         },
         "command": "python bench/rivals/run.py",
         "versions": {"ours": "1"},
+        "before": before,
+        "lines_us": [0.02, 0.21],
         "probe": PROBE,
         "rows": list(rows),
     }
@@ -77,34 +81,49 @@ def test_pictures_are_there_and_small() -> None:
         assert "<svg" in path.read_text(encoding="utf-8")
 
 
-def test_losses_are_medians_above_a_rivals() -> None:
-    lost = row(4, ours=[3.0, 2.0, 9.0], fast=[2.0], faster=[1.5], slow=[3.5], reference=[0.1])
-    won = row(8, ours=[2.0], fast=[2.0], slow=[9.0], reference=[0.1])
-    worse = row(16, ours=[8.0], fast=[1.0])
-    assert performance.losses([lost, won, worse]) == [
-        (worse, {"fast": 8.0}),
-        (lost, {"faster": 2.0, "fast": 1.5}),
+# Goal: ratios compare medians of one state, with the fastest that is neither ours nor a limit.
+# Method: a rival that is fast in one state only; an earlier version that is faster than all.
+def test_ratios_are_of_one_state() -> None:
+    one = row(
+        4,
+        ours={"near": [3.0, 2.0, 9.0], "far": [4.0]},
+        fast={"near": [2.0, 2.0, 2.0], "far": [12.0]},
+        slow={"near": [3.5, 3.5, 3.5], "far": [8.0], "mixed": [0.1]},
+        old={"near": [0.5]},
+        reference={"near": [0.1]},
+    )
+    found = results(one, before="old")
+    (near,) = performance.comparisons([one], "near", "ours", found)
+    (far,) = performance.comparisons([one], "far", "ours", found)
+    assert (near.rival, near.ratio, near.units, str(near)) == ("fast", 2 / 3, 3, "0.67")
+    assert (far.rival, far.ratio, str(far)) == ("slow", 2.0, "2.00 (1)")
+    assert performance.comparisons([one], "mixed", "ours", found) == []
+    (old,) = performance.comparisons([one], "near", "old", found)
+    assert (old.rival, old.ratio) == ("fast", 4.0)
+
+
+def test_losses_are_below_the_aim_lowest_first() -> None:
+    rows = [
+        row(4, ours=[1.0] * 3, fast=[0.84] * 3),
+        row(16, ours=[1.0] * 3, fast=[0.85] * 3),
+        row(64, ours=[2.0] * 3, fast=[1.0] * 3, **{"ours, library buffers": [1.0]}),
     ]
+    table = performance.loss_section(results(*rows)).splitlines()
+    assert table[0] == "Of 3 cases the ratio is below 0.85 in 2."
+    assert [line.split("|")[3].strip() for line in table[4:]] == ["64 B", "4 B"]
+    assert "| 2.00 us | 1.00 us | 0.50 (fast) |" in table[4]
 
 
-def test_buffers_of_the_library_do_not_hide_a_loss() -> None:
-    text = performance.page({"x": results(row(4, **{"ours, library buffers": [1.0]}, ours=[3.0],
-                                               fast=[2.0]))})  # fmt: skip
-    section = text.partition("### Where we lose")[2].partition("\n###")[0]
-    assert "Of 1 cases a rival is faster in 1." in section
-    assert "| allreduce | 2 | shm | 4 B | 3.00 us | 1.00 us | fast 1.50 |" in section
-
-
-def test_limits_that_say_nothing_are_left_out() -> None:
-    text = performance.page({"x": results(row(4, ours=[1.0]) | {"limit_us": 0.0})})
-    assert "| 4 B | 1.00 us | - | - |" in text
-
-
-def test_no_losses_are_said_too() -> None:
-    text = performance.page({"x": results(row(4, ours=[1.0], fast=[2.0]))})
-    assert "Of 1 cases a rival is faster in 0." in text
-    assert "| 4 B | 2.00 (fast) |" in text
-    assert "| 4 B | 1.00 us | 2.00 us | 1.00 us | 1.0 |" in text
+def test_bands_are_geometric_means() -> None:
+    rows = [
+        row(4, ours=[1.0] * 4, fast=[4.0] * 3),
+        row(4096, ours=[1.0] * 4, fast=[1.0] * 4),
+        row(65536, ours=[2.0] * 4, fast=[1.0] * 4),
+    ]
+    (line,) = performance.band_table(results(*rows)).splitlines()[2:]
+    assert [cell.strip() for cell in line.strip("|").split("|")] == [
+        "2, unbound, shm", "near", "ours", "2.00", "0.50", "-", "0.50 allreduce 64 KiB", "3", "3",
+    ]  # fmt: skip
 
 
 def test_files_given_replace_those_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,71 +173,22 @@ def test_kept_limits_are_those_of_the_formula() -> None:
             assert one["limit_us"] == pytest.approx(expected, abs=1e-3)
 
 
-class ScriptedCores(run.Cores):
-    """Near or far as a list says, once for each run."""
-
-    def __init__(self, *near: bool, keep_far: bool = False) -> None:
-        self.keep_far = keep_far
-        self.repeated = 0
-        self._near = list(near)
-
-    def are_near(self) -> bool:
-        return self._near.pop(0)
-
-    def wait_until_near(self) -> None:
-        pass
+# Goal: a unit is near or far if the looks before and after it say so.
+def test_units_have_the_state_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([0.02, 0.03, 0.2, 0.25, 0.05])
+    monkeypatch.setattr(run.Cores, "_line_us", lambda self: next(looks))
+    cores = run.Cores(Path())
+    found = [cores.state_of(lambda: {4: 1.0}) for _ in range(4)]
+    assert [state for state, _ in found] == ["near", "mixed", "far", "mixed"]
+    assert cores.lines_us == [0.02, 0.03, 0.2, 0.25, 0.05]
 
 
-@pytest.mark.parametrize(
-    ("near", "taken", "repeated"),
-    [
-        ([True], 1, 0),
-        ([False, True], 2, 1),
-        ([False, False, False], 4, 3),
-    ],
-)
-def test_runs_beside_far_cores_are_repeated(near: list[bool], taken: int, repeated: int) -> None:
-    cores = ScriptedCores(*near)
-    runs = iter({4: float(number)} for number in range(1, 10))
-    assert run.undisturbed(lambda: next(runs), cores) == {4: float(taken)}
-    assert cores.repeated == repeated
-    page = performance.machine_section(results(row(4, ours=[1.0])) | {"repeated_runs": repeated})
-    assert (f"{repeated} runs were repeated" in page) == (repeated > 0)
-
-
-def test_runs_beside_far_cores_are_kept_if_asked() -> None:
-    cores = ScriptedCores(False, keep_far=True)
-    runs = iter([{4: 1.0}, {4: 2.0}])
-    assert run.undisturbed(lambda: next(runs), cores) == {4: 1.0}
-    assert cores.repeated == 0
-
-
-# Goal: how many times as fast as before, of each memory by itself, and what lost a tenth.
+# Goal: how many times as fast as before, of each memory and state by itself, and what lost a tenth.
 def test_progress_is_a_geometric_mean(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [
-        row(4, **{"old": [2.0], "old, library buffers": [3.0], "ours, library buffers": [3.0]},
-            ours=[1.0]),
-        row(16, **{"old": [1.0]}, ours=[2.0]),
-    ]  # fmt: skip
+    both = {"old, library buffers": [3.0], "ours, library buffers": [3.0]}
+    rows = [row(4, **both, old=[2.0], ours=[1.0]), row(16, old=[1.0], ours=[2.0])]
     run.show_progress(rows, "old")
     first, second = capsys.readouterr().out.strip().split("\n\n")
-    assert first == ("2 cases: 1.000 times as fast as old\n  0.50 allreduce p=2 shm 16 B")
-    assert second == "1 cases, library buffers: 1.000 times as fast as old"
-
-
-@pytest.mark.parametrize("first", [(0.05, 0.02, 0.05, 0.16, 0.05), (0.16, 0.16, 0.05, 0.16, 0.05)])
-def test_near_is_the_usual_although_a_line_is_faster_or_most_are_far(
-    first: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "FIRST_LOOKS_APART_SECONDS", 0.0)
-
-    class Timed(run.Cores):
-        def __init__(self, *us: float) -> None:
-            self.us = list(us)
-            super().__init__(Path())
-
-        def _line_us(self) -> float:
-            return self.us.pop(0)
-
-    cores = Timed(*first * (run.FIRST_LOOKS // len(first)), 0.05, 0.02, 0.05, 0.16, 0.05)
-    assert [cores.are_near() for _ in range(5)] == [True, True, True, False, True]
+    lost = "  0.50 allreduce p=2 shm unbound 16 B"
+    assert first == f"2 cases, near: 1.000 times as fast as old\n{lost}"
+    assert second == "1 cases, library buffers, near: 1.000 times as fast as old"
