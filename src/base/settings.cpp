@@ -121,7 +121,7 @@ std::string raw(const Setting& setting) {
   return value != nullptr && *value != '\0' ? value : std::string(setting.default_value);
 }
 
-/// Levenshtein's: letters to add, take away or change.
+/// Levenshtein distance: the letters to add, remove or change.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
