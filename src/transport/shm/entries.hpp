@@ -29,8 +29,6 @@ struct Step {
 /// Blocking  Only the constructor allocates.
 class Entries {
  public:
-  static constexpr std::size_t kNone = kEntryCount;
-
   /// `entries` [kEntryCount] lie in the rank's Memory.
   explicit Entries(Entry* entries) : entries_(entries), peers_(kEntryCount) {
     for (std::size_t i = kEntryCount; i > 0; --i) free_.push_back(i - 1);
