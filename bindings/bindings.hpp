@@ -30,7 +30,7 @@ T take(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-/// What `make` gives, which runs without the GIL, since it waits for other ranks.
+/// Calls `make` without the GIL, since it waits for other ranks, and returns what it makes.
 template <class Make>
 auto together(Make&& make) {
   auto made = [&] {
@@ -40,7 +40,7 @@ auto together(Make&& make) {
   return take(std::move(made));
 }
 
-/// Context::from_job() without the GIL, and with it where a Python store is called.
+/// Context::from_job() without the GIL, which is held only while a Python store is called.
 std::unique_ptr<Context> from_job(const Job& job);
 
 /// Library memory as Python sees it: a writable buffer of bytes.
@@ -49,17 +49,18 @@ struct OwnedBuffer {
   std::size_t size = 0;
 };
 
-/// Of seconds; more than a year is for ever, and stays within what the clock can add.
+/// Converts seconds. More than a year counts as for ever, which stays within what the clock can
+/// add.
 inline std::chrono::milliseconds milliseconds(double seconds) {
   constexpr double kSecondsMax = 366.0 * 24 * 3600;
   return std::chrono::milliseconds(
       static_cast<std::int64_t>(std::ceil(std::min(seconds, kSecondsMax) * 1000)));
 }
 
-// Between two looks at Python's pending signals.
+// How often a wait checks Python's pending signals.
 inline constexpr auto kSignalInterval = std::chrono::milliseconds(100);
 
-void bind_types(nanobind::module_& module);     // the enums; before all that takes them
+void bind_types(nanobind::module_& module);     // the enums; before everything that takes them
 void bind_reduce(nanobind::module_& module);    // src/reduce
 void bind_schedule(nanobind::module_& module);  // src/schedule, src/algorithms
 void bind_model(nanobind::module_& module);     // src/model

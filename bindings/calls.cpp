@@ -19,7 +19,7 @@ namespace {
 
 using Counts = std::vector<std::size_t>;
 
-/// `background` is as run() needs it.
+/// Sets `background` as run() needs it.
 void make_options(CallOptions* self, std::string algorithm, std::string name, double factor,
                   bool deterministic) {
   new (self) CallOptions{.algorithm = std::move(algorithm),

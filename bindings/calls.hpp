@@ -25,7 +25,8 @@ struct OwnedArguments {
   Arguments value;
 };
 
-/// CallOptions, Arguments and Message. Python makes them with keywords only and changes none.
+/// CallOptions, Arguments and Message. Python creates them with keywords only and cannot change
+/// them.
 void bind_calls(nanobind::module_& module);
 
 }  // namespace farandole::bindings

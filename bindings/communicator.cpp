@@ -23,8 +23,8 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-/// Waits without the GIL. Control-C ends the wait: what is in flight is aborted first, since
-/// Python may free its buffers once the exception is on its way.
+/// Waits without the GIL. Control-C ends the wait: operations in flight are aborted first, since
+/// Python may free their buffers once the exception is raised.
 void wait(Request& request) {
   for (;;) {
     Result<bool> ended = [&] {
@@ -43,7 +43,7 @@ void wait(Request& request) {
   }
 }
 
-/// To the end; most calls give the GIL away once.
+/// Runs a call to its end; most calls release the GIL only once.
 template <class What>
 void run(Communicator& self, const What& what, const CallOptions& options) {
   std::optional<Request> request;
@@ -61,7 +61,7 @@ void run_call(Communicator& self, const OwnedArguments& arguments, const CallOpt
   run(self, arguments.value, options);
 }
 
-/// The same for calls whose caller does not wait at once.
+/// The same options for calls whose caller does not wait at once.
 CallOptions in_background(const CallOptions& options) {
   CallOptions changed = options;
   changed.background = true;

@@ -17,8 +17,9 @@ namespace nb = nanobind;
 namespace farandole::bindings {
 namespace {
 
-/// The ends of operations, on their way from the engine to the Python thread that calls what waits
-/// for them: the engine must not wait for the GIL.
+/// Passes the ends of operations from the engine to the Python thread that calls their callbacks:
+/// the engine must not wait for the GIL.
+///
 /// Threads   any.
 class Completions {
  public:
@@ -46,7 +47,7 @@ class Completions {
   std::deque<End> ends_;
 };
 
-/// Never destroyed: an engine may still tell of an end while the process exits.
+/// Never destroyed: an engine may still report an end while the process exits.
 Completions& completions() {
   static auto* const instance = new Completions;
   return *instance;

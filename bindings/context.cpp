@@ -44,7 +44,7 @@ nb::tuple buffer(nb::handle object) {
   return found;
 }
 
-/// An array that speaks DLPack.
+/// An array that supports DLPack.
 struct DLPackArray {
   std::uintptr_t pointer = 0;
   std::vector<std::size_t> shape;
@@ -54,7 +54,7 @@ struct DLPackArray {
   bool read_only = false;
 };
 
-/// By code of DLPack 1.1. Bits are added to names that do not say them.
+/// By type code of DLPack 1.1. The number of bits is added to names that do not contain it.
 std::string name_of(nb::dlpack::dtype dtype) {
   static constexpr const char* kKinds[] = {"int",           "uint", "float",      "", "bfloat",
                                            "complex",       "bool", "",           "", "",
@@ -66,8 +66,7 @@ std::string name_of(nb::dlpack::dtype dtype) {
   return name;
 }
 
-/// None if the object gives no array. Whether it is read-only is asked only of what will be
-/// written.
+/// None if the object gives no array. `read_only` is found out only if `writable` is asked for.
 std::optional<DLPackArray> dlpack(nb::handle object, bool writable) {
   nb::ndarray<nb::ro> array;
   if (!nb::try_cast(object, array)) return std::nullopt;

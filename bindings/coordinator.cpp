@@ -125,7 +125,7 @@ nb::dict options(const Coordinator& self) {
 
 /// Waits without the GIL. Control-C ends the wait, not the operation: the caller keeps the memory.
 void wait(Submission& submission) {
-  if (take(submission.test())) return;  // many wait for what came together
+  if (take(submission.test())) return;  // many are finished together, then waited for
   for (;;) {
     Result<bool> ended = [&] {
       const nb::gil_scoped_release release;

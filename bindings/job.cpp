@@ -26,9 +26,9 @@ nb::bytes bytes(std::string_view text) {
   return nb::bytes(text.data(), text.size());
 }
 
-/// A store that Python code keeps: an object with set(key, bytes), get(key, seconds), which gives
-/// None when the time is up, and add(key, amount). Its exceptions become errors; one that is to end
-/// the program, as KeyboardInterrupt, is kept for whoever called.
+/// A store written in Python: an object with set(key, bytes), get(key, seconds), which returns None
+/// when the time is up, and add(key, amount). Its exceptions become errors. One that must end the
+/// program, like KeyboardInterrupt, is kept for raise_ending().
 class PythonStore final : public Store {
  public:
   PythonStore(nb::object store, std::string name)
@@ -60,7 +60,7 @@ class PythonStore final : public Store {
   }
   std::string name() const override { return name_; }
 
-  /// Raises what is to end the program, if there was such.
+  /// Raises the exception that must end the program, if there was one.
   void raise_ending() {
     if (!ending_.is_valid()) return;
     const nb::object exception = std::exchange(ending_, nb::object());

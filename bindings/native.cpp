@@ -84,7 +84,7 @@ nb::list starters_table() {
   return rows;
 }
 
-/// Who started a process with this environment: a name of the table, or "alone".
+/// What started a process with this environment: a name of the table, or "alone".
 std::string started_by(const std::map<std::string, std::string>& environment) {
   const Starter* const starter = starter_of([&](const char* name) -> std::optional<std::string> {
     const auto found = environment.find(name);
@@ -114,7 +114,7 @@ const char* class_name(ErrorKind kind) {
   return "InternalError";
 }
 
-// By kind. Looked up once, since nothing can be imported any more while the interpreter ends.
+// By kind. Looked up once, since nothing can be imported while the interpreter shuts down.
 PyObject* error_classes[static_cast<std::size_t>(ErrorKind::kAborted) + 1] = {};
 
 void find_error_classes() {

@@ -13,8 +13,8 @@
 
 namespace farandole::bindings {
 
-/// A contiguous array as the buffer protocol shows it, while this lives. Says quickly what most
-/// arrays are, and nothing of those that need more words: Python's describe() finds them.
+/// A contiguous array as the buffer protocol shows it, held for the lifetime of this object. A fast
+/// path for most arrays; all others are left to Python's describe().
 class PlainArray {
  public:
   PlainArray(nanobind::handle array, bool writes) {

@@ -64,7 +64,7 @@ nb::dict as_dict(const std::string& spec, const Cost& cost) {
   return result;
 }
 
-/// What a prediction is about, as Python gives it.
+/// The arguments of a prediction, as Python gives them.
 struct Asked {
   Collective collective;
   Levels levels;
@@ -130,7 +130,8 @@ std::string checked_tuning(const std::string& text, const std::string& file) {
   return to_text(take(parse_tuning(text, file, transport_names())));
 }
 
-/// What FARANDOLE_TRANSPORT chooses from: name, summary, and whether ranks meet in memory.
+/// The transports that FARANDOLE_TRANSPORT chooses from: name, summary, and whether ranks meet in
+/// memory.
 nb::list transport_rows() {
   nb::list rows;
   for (const TransportRow& row : transports()) {

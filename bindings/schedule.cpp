@@ -37,7 +37,7 @@ nb::list algorithm_table() {
   return rows;
 }
 
-/// The delegates of this process, and what a call costs so many ranks of one host.
+/// The delegates of this process, and what a call on `rank_count` ranks of one host costs.
 nb::list delegate_table(std::int64_t rank_count) {
   nb::list rows;
   for (const AlgorithmInfo* info : registered_algorithms()) {

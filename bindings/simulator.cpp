@@ -55,7 +55,7 @@ nb::list simulate(const std::string& design, std::int32_t rank_count, std::int32
   return rows;
 }
 
-// The value of an enumeration by its place among `names`.
+// The value of an enumeration by its position in `names`.
 template <class Value, std::size_t count>
 Value value_of(const char* argument, const std::string& given, const char* const (&names)[count]) {
   std::string allowed;
@@ -148,7 +148,7 @@ nb::dict train(const std::vector<Gradient>& gradients, double compute_seconds, d
   scenario.cycle_seconds = cycle_seconds;
   scenario.control_seconds = control_seconds;
   scenario.fusion_threshold_bytes = fusion_threshold;
-  std::exception_ptr raised;  // by the first call that failed; goes on when the library is left
+  std::exception_ptr raised;  // by the first call that failed; rethrown after the library returns
   scenario.allreduce_seconds = [&](std::uint64_t bytes) {
     if (raised) return 0.0;
     try {

@@ -154,7 +154,8 @@ def cpp() -> None:
 
 def asan() -> None:
     """Unit and conformance tests under AddressSanitizer and UndefinedBehaviorSanitizer, without the
-    enumerations that do a thousand times what other tests do once."""
+    enumerations that do a thousand times what other tests do once, and without the layers that
+    compute plans and schedules, which other tests use: `make test-all` has them."""
     preset("asan")
 
 

@@ -7,13 +7,14 @@
 
 namespace farandole {
 
-/// The two words that order an operation among the work of a device's stream. They lie in host
-/// memory that the device reads and writes; the library only loads and stores them, so it never
-/// waits for the device and makes no call into its driver.
+/// Two words that order an operation within the work of a device's stream. They lie in host memory
+/// that the device reads and writes. The library only loads and stores them, so it never waits for
+/// the device and makes no call into its driver.
 ///
-/// The operation begins once `*in` is `in_value`: the input is there. Before, nothing touches its
-/// buffers, and its deadline does not run. However it ends, with an error too, `*out` becomes
-/// `out_value`: nothing touches its buffers any more. Either word may be missing.
+/// The operation begins once `*in` equals `in_value`, which says that the input is ready. Until
+/// then nothing touches its buffers, and its deadline does not run. When the operation has ended,
+/// with success or an error, `*out` becomes `out_value`, which says that nothing touches its
+/// buffers any more. Either word may be null.
 ///
 /// Memory    both words outlive the operation.
 /// Threads   the device writes `*in` and the library `*out`, each with release order.

@@ -30,26 +30,28 @@ struct Machine;
 /// An operation in flight. Dropping it does not cancel the operation.
 ///
 /// Threads   any; wait() from several at once is fine.
-/// Errors    those of the operation: kMismatch, kTimedOut, kRankFailed and kAborted with the
-/// culprit.
+/// Errors    those of the operation: kMismatch, kTimedOut, and kRankFailed and kAborted with the
+///           culprit.
 class Request {
  public:
   Request(std::shared_ptr<Operation> operation, std::shared_ptr<ContextState> context)
       : operation_(std::move(operation)), context_(std::move(context)) {}
-  /// Blocks until the operation ended. Its buffers are the caller's again afterwards.
+  /// Blocks until the operation has ended. Its buffers are the caller's again afterwards.
   Result<void> wait();
-  /// The same for at most `timeout`; false if it is still running then.
+  /// Waits for at most `timeout`; false if the operation still runs then.
   Result<bool> wait_for(std::chrono::milliseconds timeout);
-  /// Ends everything in flight in this process, this operation included, with an error.
+  /// Fails all operations of this context, those in flight, this one included, and later ones.
   void abort(const std::string& why);
-  /// True once it ended; the error if it failed. Does not block.
+  /// True once the operation has ended; the error if it failed. Does not block.
   Result<bool> test();
-  /// Calls `told` once with the outcome, an error too: at once, on this thread, if the operation
-  /// has ended; else when it ends, on the thread that drives the engine then, which is one of the
-  /// library's or a caller's that waits. What was given first is told first, but for what is
-  /// given while the operation ends. wait() may return before `told` has been called. It must not
-  /// throw, block, or call anything of the library but test(), since all operations of this process
-  /// wait for it. Errors    kInvalidArgument if `told` is empty or this process was forked.
+  /// Calls `told` once with the outcome, which may be an error. If the operation has ended, the
+  /// call is made at once, on this thread; else when it ends, on the thread that drives the engine
+  /// then, which is one of the library's or that of a waiting caller. Functions are called in the
+  /// order given, except those given while the operation ends. wait() may return before the call.
+  /// `told` must not throw, block, or call anything of the library but test(), since all operations
+  /// of this context wait for it.
+  ///
+  /// Errors    kInvalidArgument if `told` is empty or this process was forked.
   Result<void> on_complete(std::function<void(const Result<void>&)> told);
 
  private:
@@ -57,20 +59,20 @@ class Request {
   std::shared_ptr<ContextState> context_;
 };
 
-/// What a call may say beyond its data.
+/// Options of a call.
 struct CallOptions {
   std::string algorithm;       // empty: chosen by size and scale. Or "hierarchical:layers=4/2"
   std::string name;            // for error messages and traces
   double factor = 1.0;         // kPremultipliedSum: every input times this
-  bool background = true;      // start(): false if the caller waits at once; wakes no thread
-  bool deterministic = false;  // operands in one fixed order, whatever the algorithm
-  int size_shift = 0;          // an algorithm that is not named is chosen as for 2^size_shift
-                               // times the bytes; the same on every rank
-  std::uint16_t purpose = 0;   // calls of two purposes are unlike, whatever they move
-  Gate gate;                   // orders the call among a device's work; none: it begins at once
+  bool background = true;      // start(): false if the caller waits at once, so no thread is woken
+  bool deterministic = false;  // reduces operands in one fixed order, whatever the algorithm
+  int size_shift = 0;          // unless `algorithm` names one, it is chosen as if the call moved
+                               // 2^size_shift times the bytes; the same on every rank
+  std::uint16_t purpose = 0;   // calls with different purposes never match, whatever they move
+  Gate gate;                   // orders the call within a device's work; empty: it begins at once
 };
 
-/// What a call without options gets; made once.
+/// The options of calls that give none; made once.
 inline const CallOptions kDefaultOptions{};
 
 /// What a collective moves. Buffers may be null where they hold no element.
@@ -92,17 +94,18 @@ struct Arguments {
   void* out = nullptr;
   Count count;
   DType dtype = DType::kUInt8;
-  Reduction reduction = Reduction::kSum;  // of those that reduce
-  Rank root{0};                           // of those that have a root
-  /// Chunks of different lengths: where the table says [size, count], chunk r has in_counts[r]
-  /// or out_counts[r] elements, and they follow each other. Known on all ranks for reducescatter
-  /// and allgather, at the root for gather and scatter; there the other ranks give `count`, the
-  /// length of their own chunk. alltoall: what it sends to each rank, what it gets from each.
+  Reduction reduction = Reduction::kSum;  // for collectives that reduce
+  Rank root{0};                           // for collectives that have a root
+  /// True: chunks of different lengths. Where the table says [size, count], chunk r has
+  /// in_counts[r] or out_counts[r] elements, and the chunks follow each other. reducescatter and
+  /// allgather need the list on all ranks. gather and scatter need it at the root; the other ranks
+  /// give `count`, the length of their own chunk. alltoall: in_counts is what this rank sends to
+  /// each rank, out_counts what it receives from each.
   bool by_rank = false;
   std::span<const std::size_t> in_counts, out_counts;  // read before start() returns
 };
 
-/// One message to or from another rank, or this one.
+/// One message to or from a rank, which may be this one.
 struct Message {
   enum class Kind : std::uint8_t { kSend, kReceive };
   Kind kind = Kind::kSend;
@@ -119,35 +122,35 @@ struct Message {
   }
 };
 
-/// An ordered group of ranks. Collectives on one communicator start in program order, which must
-/// be the same on every rank, and each ends on no rank before all ranks have called it: also those
-/// with a root synchronize. Messages between two ranks of a communicator match in program order
-/// per direction, whatever the collectives around them. Operations on two communicators are
+/// An ordered group of ranks. Collectives on one communicator start in program order, which must be
+/// the same on every rank. A collective ends on no rank before all ranks have called it, even if it
+/// has a root. Messages between two ranks of a communicator match in program order, separately for
+/// each direction and whatever collectives run meanwhile. Operations on different communicators are
 /// independent.
 ///
-/// Threads   any; which of two threads' collectives comes first is for the caller to order.
+/// Threads   any; if several threads call collectives, the caller puts their calls in order.
 /// Memory    Out of place, or in place: in = out; for reducescatter, and scatter at the root, `out`
 ///           is this rank's chunk of `in`; for allgather, and gather at the root, `in` is this
 ///           rank's chunk of `out`. No other overlap. Buffers stay valid and untouched until the
-///           operation ended.
-/// Errors    kInvalidArgument naming the argument, before anything moves; then those of Request.
-///           If ranks start unlike collectives, all that start that one get kMismatch within a
-///           second of the last one's call, and what follows works. Alike are collective, dtype,
-///           reduction, root, algorithm with its options, count, and counts by rank as far as ranks
-///           share them; addresses, names and `factor` are each rank's own affair.
-///           A rank that is gone breaks the communicators that contain it, and only those.
+///           operation has ended.
+/// Errors    kInvalidArgument naming the argument, before anything moves; then those of Request. If
+///           collectives at the same place in the order do not match, all ranks that start theirs
+///           get kMismatch within a second of the last rank's call, and later calls work. They
+///           match if collective, dtype, reduction, root, algorithm with its options, count, and
+///           the counts by rank that ranks share are equal; addresses, names and `factor` may
+///           differ. A rank that is gone breaks the communicators that contain it, and only those.
 class Communicator {
  public:
   explicit Communicator(std::shared_ptr<CommunicatorState> state) : state_(std::move(state)) {}
 
   Rank rank() const;
   int size() const;
-  /// The members' ranks in the world, by rank here.
+  /// The world rank of each member, in the order of their ranks here.
   const std::vector<Rank>& world_ranks() const;
 
   /// Starts a collective.
   Result<Request> start(const Arguments& arguments, const CallOptions& options = kDefaultOptions);
-  /// The same to its end; small ones run on the calling thread.
+  /// Runs a collective to its end; a small one runs on the calling thread.
   Result<void> run(const Arguments& arguments, const CallOptions& options = kDefaultOptions);
   Result<Request> start(Collective collective, const void* in, void* out, Count count, DType dtype,
                         Reduction reduction, Rank root,
@@ -185,12 +188,14 @@ class Communicator {
   /// Returns once every rank has called it.
   Result<void> barrier(const CallOptions& options = kDefaultOptions);
 
-  /// Starts messages that run at once and end together. A message to this rank itself needs its
-  /// counterpart in the same batch. Of `options` only the name and `background` count.
+  /// Starts messages that travel at the same time and end together. A message to this rank itself
+  /// needs its counterpart in the same batch. Of `options` only `name`, `background` and `gate`
+  /// count.
+  ///
   /// Errors    kMismatch at the receiver when a message has another length or dtype than its
-  ///           receive; it is dropped, the rest of the batch and all later ones go on.
-  /// Blocking  in a job of more than 64 ranks, the first message between two ranks waits until
-  ///           both have called.
+  ///           receive; that message is dropped, the rest of the batch and all later ones go on.
+  /// Blocking  if this rank reaches more than 64 others by one transport, the first message between
+  ///           it and one of them waits until both have called.
   Result<Request> start(std::span<const Message> messages,
                         const CallOptions& options = kDefaultOptions);
   Result<void> batch(std::span<const Message> messages,
@@ -200,19 +205,22 @@ class Communicator {
   Result<void> recv(void* data, Count count, DType dtype, Rank source,
                     const CallOptions& options = kDefaultOptions);
 
-  /// Collective: the ranks that give one color become a communicator, ordered by key and, where
-  /// keys are equal, by rank here. No color: this rank takes no part and gets none.
+  /// Collective: ranks that give the same color form a communicator, ordered by key, then by rank
+  /// here. No color: this rank joins none, and the result is empty.
   Result<std::optional<Communicator>> split(std::optional<std::int64_t> color, std::int64_t key);
-  /// Collective: these ranks of this communicator, in this order. Others may give any list that
-  /// they are not in. Errors    kMismatch if members give different lists.
+  /// Collective: makes a communicator of these ranks of this communicator, in this order. Ranks
+  /// that are not in it give any list without themselves.
+  ///
+  /// Errors    kMismatch if members give different lists.
   Result<std::optional<Communicator>> group(std::span<const Rank> ranks);
-  /// These ranks of this communicator, in this order, become a communicator. Only they call it,
-  /// each with the same list and tag; what the other ranks do, or whether they live, does not
-  /// matter. Calls with different tags may run at the same time. `timeout`: Job::start_timeout.
+  /// Makes a communicator of these ranks of this communicator, in this order. Only they call it,
+  /// each with the same list and tag. The other ranks take no part, and may even be dead. Calls
+  /// with different tags may run at the same time. `timeout`: Job::start_timeout if not given.
+  ///
   /// Errors    kTimedOut naming the members that did not come; kRankFailed naming one that is gone.
-  /// A
-  ///           member that goes at the end of the call may be found by the first operation instead,
-  ///           and one whose time is up then aborts the new communicator: kAborted.
+  ///           If a member dies at the end of the call, the first operation may find that instead.
+  ///           If a member times out at the end of the call, it aborts the new communicator:
+  ///           kAborted.
   /// Blocking  until every member has called it.
   Result<Communicator> create_group(
       std::span<const Rank> ranks, int tag = 0,
@@ -221,24 +229,25 @@ class Communicator {
   Result<Communicator> node();
   /// Collective: the ranks that have this rank's position on their hosts.
   Result<Communicator> across();
-  /// Which algorithm calls take that name none: the choice for the size class of `bytes`, of the
-  /// larger side of a rank; there are two classes per power of two.
+  /// The algorithm of calls that name none, for the size class of `bytes`: the larger of a rank's
+  /// input and output. There are two size classes per power of two.
   std::string algorithm(Collective collective, Bytes bytes) const;
-  /// Has calls of that size class take this algorithm from now on; empty: what they took before.
-  /// Every rank makes the same call between the same two collectives; ranks that do not find out
-  /// by kMismatch in the next one. FARANDOLE_ALGORITHM and what a call itself names go before it.
+  /// Makes calls of that size class use this algorithm from now on; empty: the one they used
+  /// before. Every rank makes the same call between the same two collectives; if ranks differ, the
+  /// next collective gives kMismatch. FARANDOLE_ALGORITHM and an algorithm that a call names take
+  /// precedence.
   /// Errors    kInvalidArgument naming the algorithm or option.
   Result<void> set_algorithm(Collective collective, Bytes bytes, std::string_view algorithm);
 
-  /// Ends this communicator on all its members, for `reason`, of which 2000 bytes count. What is in
-  /// flight on it, and every later call there, fails with one kAborted that names this rank and the
-  /// reason; where two members abort it at once, with either. Other communicators go on. Does not
-  /// wait for the other members. A second call changes nothing.
+  /// Ends this communicator on all its members. The first 2000 bytes of `reason` count. Operations
+  /// in flight on it and all later calls on it fail with kAborted, which names this rank and the
+  /// reason; if two members abort it at once, the error names either of them. Other communicators
+  /// go on. Does not wait for the other members. A second call changes nothing.
   Result<void> abort(const std::string& reason);
 
-  /// Ends the use of this communicator on this rank, without waiting for the others. What is in
-  /// flight goes on. Dropping the last Communicator does the same. Ranks that still call a
-  /// collective there get kMismatch. The world cannot be freed.
+  /// Ends this rank's use of the communicator, without waiting for the others. Operations in flight
+  /// go on. Dropping the last Communicator object does the same. Ranks that still call a collective
+  /// there get kMismatch. The world cannot be freed.
   Result<void> free();
 
  private:
@@ -254,7 +263,7 @@ struct MemberInfo {
   int pid = 0;
 };
 
-/// What the library did so far, in this process.
+/// What this context has done so far.
 struct Statistics {
   struct Traffic {
     std::uint64_t sent_bytes = 0, sent_messages = 0, received_bytes = 0, received_messages = 0;
@@ -263,10 +272,9 @@ struct Statistics {
     std::uint64_t calls = 0, bytes = 0;
   };
   std::uint64_t operations = 0;
-  // With at least one operation in flight, and that callers spent blocked. Calls of up to 4 KiB
-  // that end within about a microsecond count nothing.
-  double active_seconds = 0;
-  double wait_seconds = 0;
+  // The next two leave out calls of up to 4 KiB that end within about a microsecond.
+  double active_seconds = 0;                  // with at least one operation in flight
+  double wait_seconds = 0;                    // that callers spent blocked
   std::uint64_t rejected_connections = 0;     // of other programs, or without the job's secret
   std::map<std::string, Traffic> transports;  // by name
   std::map<std::string, Calls> plans;         // by collective, algorithm and transport
@@ -277,20 +285,20 @@ struct Statistics {
 /// Threads   any. The destructor calls shutdown().
 class Context {
  public:
-  /// Joins the job that the environment describes (farandole run, torchrun, mpirun, srun), alone
-  /// if it describes none. Blocks until all ranks have come.
+  /// Joins the job that the environment describes (farandole run, torchrun, mpirun, srun). If it
+  /// describes none, the job has one rank. Blocks until all ranks have come.
   /// Errors    kInvalidArgument naming the variable; kTimedOut naming the missing ranks.
   static Result<std::unique_ptr<Context>> from_environment();
 
-  /// Joins the job that the caller describes. A process may be in several jobs at once, each with a
-  /// context of its own. Blocks until all ranks have come.
+  /// Joins the job that the caller describes. A process may be in several jobs at once, with a
+  /// context for each. Blocks until all ranks have come.
   /// Errors    as from_environment(); kInvalidArgument naming the field of `job`.
   static Result<std::unique_ptr<Context>> from_job(const Job& job);
 
-  /// Ranks as threads of one process, for tests. Each context is driven from its own thread.
-  /// `peer_memory` false: peers reach none of a rank's memory. `transport` is a row of
-  /// src/transport/registry.cpp for threads, or, with real rendezvous over loopback, one that
-  /// FARANDOLE_TRANSPORT may name.
+  /// Makes a job whose ranks are threads of this process, for tests. Each context is driven from a
+  /// thread of its own. `peer_memory` false: ranks cannot access each other's memory. `transport`
+  /// is a row of src/transport/registry.cpp for threads, or one that FARANDOLE_TRANSPORT may name;
+  /// with the latter the ranks meet by a real rendezvous over loopback.
   static Result<std::vector<std::unique_ptr<Context>>> inproc(int rank_count, bool peer_memory,
                                                               const std::string& transport);
   ~Context();
@@ -302,42 +310,46 @@ class Context {
   int cross_rank() const;  // position of this host among the hosts
   int cross_size() const;  // number of hosts
   const std::string& started_by() const;
-  /// Whether all other ranks copy from and to this rank's ordinary memory without staging, and this
-  /// one from and to theirs: then a buffer that must be copied into library-owned memory before
-  /// each call gains nothing by it. The same on all ranks.
+  /// True if this rank and every other rank copy from and to each other's ordinary memory without
+  /// staging. Then there is no gain in copying a buffer into library-owned memory before each call.
+  /// The same on all ranks.
   bool reaches_all_memory() const;
-  /// Whether the ranks of this job, all on this host, leave no core to other threads of theirs:
-  /// there are as many ranks as cores that they may use, or more, or each is bound to one. What a
-  /// rank does beside computing then takes time from some rank's computing. The same on all ranks.
+  /// True if all ranks of this job are on this host and leave no core free for their other threads:
+  /// there are at least as many ranks as cores that they may use, or each rank is bound to one
+  /// core. Any other work of a rank then takes time from some rank's computing. The same on all
+  /// ranks.
   bool occupies_host() const;
-  /// Whether this host's ranks are so many, or bound so, that some of them must share a core: waits
-  /// then give it away at once. The same on all ranks of a host.
+  /// True if some ranks of this host must share a core, because there are more ranks than cores or
+  /// because of how the ranks are bound. Waits then give the core away at once. The same on all
+  /// ranks of a host.
   bool shares_cores() const;
   std::vector<MemberInfo> members() const;
   Communicator world() const;
 
-  /// Library-owned memory that peers on the host read in place; uninitialised, aligned to 64
-  /// bytes. From 2 MiB on it takes its memory at once, in huge pages, where the system gives such
-  /// (Linux 6.1), else when it is touched. Outlives the context if the caller keeps it.
+  /// Library-owned memory that peers on the host read in place; uninitialised, aligned to 64 bytes.
+  /// Blocks of 2 MiB or more get huge pages at once if the system can give them (Linux 6.1); other
+  /// memory is taken from the system when it is touched. Outlives the context if the caller keeps
+  /// it.
   Result<std::shared_ptr<std::byte>> allocate(Bytes size);
   Statistics statistics() const;
 
-  /// Collective: plans by this description of the machine from now on, on every communicator.
-  /// What set_algorithm() has set is forgotten. No other thread may be making calls.
+  /// Collective: from now on plans by this description of the machine, on every communicator. What
+  /// set_algorithm() has set is discarded. No other thread may be making calls.
   /// Errors    kInvalidArgument naming the field; kMismatch naming the ranks whose machine is not
-  ///           rank 0's. Nothing is changed then.
+  ///           rank 0's. Then nothing has changed.
   Result<void> set_machine(const Machine& machine);
 
-  /// Records what the coordinators of this process do, docs/formats/timeline.md, until
-  /// stop_timeline() or shutdown(). In `path` "{rank}" becomes the rank; without it ".rank-N" goes
-  /// before the suffix. FARANDOLE_TIMELINE does the same from the first coordinator on.
+  /// Records what the coordinators of this context do, as docs/formats/timeline.md describes, until
+  /// stop_timeline() or shutdown(). In `path` "{rank}" is replaced by the rank; without it
+  /// ".rank-N" is put before the suffix. FARANDOLE_TIMELINE does the same from the first
+  /// coordinator on.
   /// Errors    kInvalidArgument if one is on already, or naming a path that cannot be written.
   Result<void> start_timeline(const std::string& path);
   /// Errors    kInvalidArgument if none is on; kInternal if the file could not be finished.
   Result<void> stop_timeline();
 
-  /// Leaves the job; the others hear that it was on purpose. Idempotent. Requests still in flight
-  /// fail.
+  /// Leaves the job; the other ranks are told that it is on purpose. Idempotent. Requests still in
+  /// flight fail.
   void shutdown();
 
   /// State of everything in flight, one line per operation, for bug reports.

@@ -10,13 +10,13 @@
 
 namespace farandole {
 
-/// What went wrong, named for what the caller may do next.
+/// What went wrong; each kind says what the caller may do next.
 enum class ErrorKind : std::uint8_t {
   kInvalidArgument,  // The caller's mistake, found before any byte moved. Retry is safe.
   kUnsupported,      // This build or transport cannot; the planner may choose another path.
   kMismatch,         // Ranks disagree on dtype, shape or order. The communicator lives on.
   kTimedOut,         // A deadline passed. The communicator is broken.
-  kRankFailed,       // A rank is known to be gone. The communicator is broken; shrink() may help.
+  kRankFailed,       // A rank is known to be gone. The communicator is broken; see create_group().
   kInternal,         // Our bug. Please report it with the schedule dump.
   kAborted,          // A member ended the communicator on purpose. Others go on.
 };
@@ -59,7 +59,7 @@ class [[nodiscard]] Result {
 template <>
 class [[nodiscard]] Result<void> {
  public:
-  Result() {}  // defaulted, `return {}` would fill all of it with zeros first
+  Result() {}  // not `= default`: then `return {}` would first fill all of it with zeros
   Result(Error error) : error_(std::move(error)) {}
 
   explicit operator bool() const { return !error_.has_value(); }

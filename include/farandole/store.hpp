@@ -13,16 +13,16 @@
 
 namespace farandole {
 
-/// Where the ranks of a job leave each other short values before they are connected: keys with
-/// bytes. Job uses one to find rank 0. Derive from it to use what another library has.
+/// A key-value store in which the ranks of a job exchange short values before they are connected.
+/// Job uses one to find rank 0. Derive from it to use the store of another library.
 ///
 /// Threads   any.
-/// Errors    kTimedOut when a value does not come in time; what else went wrong as any other kind.
+/// Errors    kTimedOut when a value does not come in time; any other kind for other failures.
 /// Blocking  get() until the value is there or `timeout` has passed. set() and add() may wait for
 ///           the store itself, and must return in bounded time.
 class Store {
  public:
-  /// Who can read and change what is in it.
+  /// Who can read and change the contents.
   enum class Reach : std::uint8_t {
     kProcess,  // threads of this process
     kUser,     // processes of this user
@@ -32,9 +32,11 @@ class Store {
   virtual ~Store() = default;
   virtual Result<void> set(const std::string& key, std::string_view value) = 0;
   virtual Result<std::string> get(const std::string& key, std::chrono::milliseconds timeout) = 0;
-  /// Adds to the number under `key`, 0 at first, and returns the sum. get() gives its digits.
+  /// Adds `amount` to the number under `key`, at first 0, and returns the sum. get() returns its
+  /// decimal digits.
   virtual Result<std::int64_t> add(const std::string& key, std::int64_t amount) = 0;
-  /// kShared unless it is known to be less: a secret is put only into a store of kProcess or kUser.
+  /// kShared unless the reach is known to be smaller. A secret is put only into a store of kProcess
+  /// or kUser, or if Job::trust_store is set.
   virtual Reach reach() const { return Reach::kShared; }
   /// For messages: "the files in /scratch/job".
   virtual std::string name() const = 0;
@@ -56,11 +58,11 @@ class MemoryStore final : public Store {
   std::unique_ptr<Values> values_;
 };
 
-/// One file per key in a folder that all ranks see, for instance over NFS. Reach::kUser if the
-/// folder is this user's own and its mode lets in nobody else (0700), else kShared. The files stay
-/// there; the folder is the caller's to remove.
+/// One file per key in a folder that all ranks see, for instance over NFS. Reach::kUser if this
+/// user owns the folder and its mode lets in nobody else (0700), else kShared. The files stay; the
+/// caller removes the folder.
 ///
-/// Blocking  get() looks again every few milliseconds, 50 at most.
+/// Blocking  get() looks for the file every 1 to 50 ms.
 class FileStore final : public Store {
  public:
   /// Makes the folder, with mode 0700, if there is none.

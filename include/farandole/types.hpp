@@ -10,7 +10,7 @@
 
 namespace farandole {
 
-/// An integer that does not mix with others: a rank is no count, a count is no number of bytes.
+/// An integer type of its own, so that ranks, counts and numbers of bytes cannot be mixed up.
 template <class Tag, class Representation>
 class StrongInt {
  public:
@@ -49,14 +49,14 @@ enum class DType : std::uint8_t {
   kFloat64,
   kComplex64,
   kComplex128,
-  kFloat8E4M3,  // the finite variant of OCP's: no infinities. Moved, never reduced
+  kFloat8E4M3,  // OCP's finite variant, without infinities. Moved, never reduced
   kFloat8E5M2,  // moved, never reduced
 };
 inline constexpr int kDTypeCount = 17;
 
-/// Element-wise reductions. kAverage is a sum followed by a division by the number of ranks
-/// (integers: of the exact sum, rounded toward zero). kPremultipliedSum scales every input before
-/// the sum.
+/// Element-wise reductions. kAverage is a sum followed by a division by the number of ranks (of
+/// integers the exact sum is divided, and rounded toward zero). kPremultipliedSum scales every
+/// input before the sum.
 enum class Reduction : std::uint8_t {
   kSum,
   kProduct,
@@ -85,11 +85,12 @@ enum class Collective : std::uint8_t {
   kBarrier,
 };
 inline constexpr int kCollectiveCount = 9;
-/// Whether its inputs are reduced; whether one rank is its root.
+/// True if the collective reduces its inputs.
 constexpr bool reduces(Collective collective) {
   return collective == Collective::kAllreduce || collective == Collective::kReduce ||
          collective == Collective::kReducescatter;
 }
+/// True if one rank is its root.
 constexpr bool has_root(Collective collective) {
   return collective == Collective::kReduce || collective == Collective::kBroadcast ||
          collective == Collective::kGather || collective == Collective::kScatter;
@@ -104,7 +105,7 @@ constexpr Bytes operator*(Count count, Bytes each) {
   return Bytes{count.value() * each.value()};
 }
 
-/// Names as users write them: "float32", "sum", "allreduce". parse_* give nothing for others.
+/// Names as users write them: "float32", "sum", "allreduce". parse_*() return none for other texts.
 std::string_view name(DType dtype);
 std::string_view name(Reduction reduction);
 std::string_view name(Collective collective);

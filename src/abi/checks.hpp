@@ -16,8 +16,8 @@
 
 namespace farandole::abi {
 
-/// Checks the fields of one struct of the caller's, which messages call "arguments" or
-/// "messages[2]", and keeps what is wrong first.
+/// Checks the fields of one struct of the caller and keeps the first error. Messages call the
+/// struct "arguments" or "messages[2]".
 class Checks {
  public:
   Checks(const char* call, std::string argument) : call_(call), argument_(std::move(argument)) {}
@@ -32,7 +32,7 @@ class Checks {
     wrong(field, std::to_string(given),
           allowed + std::to_string(least) + " to " + std::to_string(most));
   }
-  /// A time in milliseconds, of which 0 is the usual one.
+  /// A time in milliseconds; 0 stands for the default.
   void milliseconds(const char* field, std::int32_t given) {
     if (given < 0) wrong(field, std::to_string(given), "0 or more");
   }
@@ -61,7 +61,7 @@ class Checks {
     wrong("stream", "given", "null, since this library moves no memory of devices");
     first_->kind = ErrorKind::kUnsupported;
   }
-  /// The bytes of a struct behind those that the library knows.
+  /// The bytes of a struct after the fields that the library knows.
   void newer_fields(std::span<const unsigned char> bytes) {
     if (first_ || std::ranges::all_of(bytes, [](unsigned char byte) { return byte == 0; })) return;
     first_ = Error{ErrorKind::kUnsupported,

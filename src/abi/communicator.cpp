@@ -22,7 +22,7 @@ Result<std::optional<Communicator>> optional(Result<Communicator> made) {
   return std::optional(*std::move(made));
 }
 
-/// Makes a communicator out of another one; `make` returns none where this rank takes no part.
+/// Derives a communicator from `parent`; `make` returns none if this rank is not in it.
 template <class Make>
 farandole_status derive(const char* call, farandole_communicator* parent,
                         farandole_communicator** target, Make&& make) {
@@ -50,7 +50,7 @@ Result<std::vector<Rank>> read_ranks(const char* call, const Communicator& of,
   return list;
 }
 
-/// Starts what `start` makes, and gives the caller its handle.
+/// Calls `start` and gives the caller a handle of the request that it returns.
 template <class Start>
 farandole_status begin(const char* call, farandole_communicator* communicator,
                        farandole_request** target, Start&& start) {

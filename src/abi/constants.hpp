@@ -75,7 +75,7 @@ static_assert(kCollectiveCount == FARANDOLE_BARRIER + 1);
 static_assert(same(Message::Kind::kSend, FARANDOLE_SEND));
 static_assert(same(Message::Kind::kReceive, FARANDOLE_RECEIVE));
 
-// Sizes that the structs had first: the least that a caller may have been compiled with.
+// The first sizes of the structs: the least that a caller may have been compiled with.
 inline constexpr std::size_t kRanksSizeMin = 32, kArgumentsSizeMin = 96, kMessageSizeMin = 40,
                              kOptionsSizeMin = 48, kStoreSizeMin = 56, kJobSizeMin = 112;
 inline constexpr std::size_t kStructSizeMax = 4096;  // anything larger is no struct_size

@@ -8,9 +8,9 @@
 #include "farandole/farandole.h"
 #include "farandole/farandole.hpp"
 
-// The structs of the C interface as those of the C++ interface. What is checked here is what the
-// latter cannot see: null pointers, sizes of structs, constants, flags and reserved fields. What
-// depends on the communicator, such as which ranks there are, its own calls check.
+// Converts the structs of the C interface to those of the C++ interface. It checks what the latter
+// cannot see: null pointers, sizes of structs, constants, flags and reserved fields. What depends
+// on the communicator, such as which ranks there are, is checked by the communicator's own calls.
 //
 // Errors    kInvalidArgument naming the field; kUnsupported if a caller that was compiled with a
 //           newer header sets a field that this library does not know.
@@ -21,7 +21,7 @@ struct CollectiveCall {
   CallOptions options;
 };
 
-/// Fill what they are given, which is new, since a copy of it would be most of their time.
+/// These fill `target`, which must be new, since a copy of it would take most of their time.
 /// `options` may be null.
 Result<void> read_call(const char* call, const farandole_arguments* arguments,
                        const farandole_options* options, CollectiveCall& target);

@@ -13,7 +13,7 @@
 #include "farandole/farandole.h"
 #include "farandole/farandole.hpp"
 
-// What the handles of the C interface point to. Each begins with a number that tells its kind.
+// What the handles of the C interface point to. Each begins with a number that identifies its kind.
 namespace farandole::abi {
 
 enum class HandleKind : std::uint32_t {
@@ -63,7 +63,7 @@ Result<void> check_handle(const char* call, const char* argument, const Handle* 
   return wrong_argument(call, argument, "a pointer to something else", Handle::kNoun);
 }
 
-/// Where a function writes a result: not null, and null or 0 until there is one.
+/// Checks that the place for a result is not null, and sets it to null or 0 until there is one.
 template <class Value>
 Result<void> check_target(const char* call, const char* argument, Value* target) {
   if (target == nullptr) return wrong_argument(call, argument, "null", "where to write the result");

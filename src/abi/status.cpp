@@ -17,7 +17,7 @@ constexpr farandole_error kNothing{.struct_size = sizeof(farandole_error),
 thread_local Error kept;                       // what `last` points into
 thread_local farandole_error last = kNothing;  // of this thread
 
-/// Without any allocation.
+/// Keeps a static text as the last error, without any allocation.
 farandole_status keep_text(const char* text) noexcept {
   last = kNothing;
   last.status = FARANDOLE_INTERNAL;

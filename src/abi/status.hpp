@@ -14,22 +14,22 @@
 
 namespace farandole::abi {
 
-/// `error` as the caller sees it; points into it.
+/// `error` in its C form, which points into `error`.
 farandole_error shown(const Error& error) noexcept;
-/// Keeps `error` as the last one of this thread. Never throws: without memory for the message it
-/// keeps that.
+/// Keeps `error` as the last one of this thread. Never throws: if there is no memory for the
+/// message, it keeps an error that says so.
 farandole_status report(const Error& error) noexcept;
 /// The same for something that was thrown inside `call`; `what` may be null.
 farandole_status report_thrown(const char* call, const char* what) noexcept;
-/// What this thread reported last.
+/// The last error that this thread reported.
 const farandole_error* last_error() noexcept;
 
 /// "farandole_run: argument 'root' is 3, allowed is a rank from 0 to 1."
 Error wrong_argument(std::string_view call, std::string_view argument, std::string_view given,
                      std::string_view allowed);
 
-/// Runs the body of an exported function, which returns Result<void>, and makes a status of its
-/// outcome. Nothing is thrown across the boundary.
+/// Runs the body of an exported function, which returns Result<void>, and turns its outcome into a
+/// status. No exception crosses the boundary.
 template <class Body>
 farandole_status guarded(const char* call, Body&& body) noexcept {
   try {

@@ -12,7 +12,7 @@ namespace {
 
 enum class Family : std::uint8_t { kRing, kDoubling, kDirect, kSmall };
 
-// Who talks to whom once sums are there; kSmall: the message is not cut into chunks at all.
+// Which ranks communicate once the sums are there; kSmall: the message is not cut into chunks.
 Family family_of(const AlgorithmInfo& algorithm) {
   const std::string_view name = algorithm.name;
   if (name == "direct") return Family::kDirect;
@@ -73,8 +73,8 @@ void gather_directly(ScheduleBuilder& b, std::int64_t p) {
   }
 }
 
-// A rank that has the d chunks from its own on gets the next d from the rank d above. Where they
-// go on at chunk 0 behind the last, the rest is a message of its own, on lane 1.
+// A rank that has d chunks, starting at its own, gets the next d from the rank d above. If these
+// continue at chunk 0 after the last, that part is a message of its own, on lane 1.
 void gather_doubling(ScheduleBuilder& b, std::int64_t p) {
   const Expr r = b.rank();
   for (std::int64_t d = 1; d < p; d *= 2) {
@@ -117,7 +117,7 @@ void sum_down_chain(ScheduleBuilder& b, std::int64_t p, std::int64_t pieces) {
   pass_on(last, pieces - 1);
 }
 
-// From the last rank on around the ring.
+// Passes the sum on from the last rank around the ring.
 void pass_around(ScheduleBuilder& b, std::int64_t p, std::int64_t pieces) {
   const Expr r = b.rank(), v = (r + 1) % p, right = (r + 1) % p, left = (r - 1) % p;
   const auto enter = [&](RoundBuilder& round, const Expr& piece) {

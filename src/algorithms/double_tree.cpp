@@ -19,7 +19,8 @@ std::int64_t lowest_bit(std::int64_t number) {
   return number & -number;
 }
 
-// One end of a class of edges: nodes first, first + step, ... up to last; the other end, relative.
+// One end of a class of edges: nodes first, first + step, ... up to last; and the offset of the
+// other end.
 struct Nodes {
   std::int64_t first, step, last;
   std::int64_t to_other;
@@ -44,10 +45,10 @@ struct DoubleTree::Tree {
   std::int64_t top() const { return power_of_two_below(nodes); }
   Expr top_rank() const { return rank_of(top()); }
   Expr other(const Nodes& these) const { return rank_of(node() + these.to_other); }
-  /// The chunk that is at a place of the tree which pieces reach `delay` rounds late.
+  /// The chunk that is now at a place which a piece reaches `delay` rounds after its start.
   Expr chunk(int delay) const { return clock - delay + index * pieces; }
 
-  /// Who takes part in the following actions, on which lane.
+  /// Limits the following actions to these nodes, on their lane.
   RoundBuilder& among(const Nodes& these, bool right, int delay) {
     at_clock(right, delay).when(from_root(), 1, rank_count());
     round.when(node(), these.first, these.last + 1);
@@ -63,7 +64,8 @@ struct DoubleTree::Tree {
   int root_delay = 0;  // of the edge between the root and the top
 
   // Calls visit(right, children, parents) for each class of edges below parents with lowest bit h:
-  // children to the left, to the right, and the one that the right edge of the tree has moved.
+  // left children, right children, and the one right child that lies elsewhere at the end of the
+  // tree.
   template <class Visit>
   void for_each_edge(std::int64_t h, Visit visit) const {
     const std::int64_t half = h / 2, step = 2 * h;
@@ -71,7 +73,7 @@ struct DoubleTree::Tree {
     if (h + half <= nodes) {
       visit(true, Nodes{h + half, step, nodes, -half}, Nodes{h, step, nodes - half, half});
     }
-    const std::int64_t last = (nodes - h) / step * step + h;  // the only one it may concern
+    const std::int64_t last = (nodes - h) / step * step + h;  // the only parent of such a child
     if (last + half <= nodes || last == nodes) return;
     const std::int64_t moved = power_of_two_below(nodes - last);
     visit(true, Nodes{last + moved, 1, last + moved, -moved}, Nodes{last, 1, last, moved});

@@ -10,10 +10,10 @@
 namespace farandole {
 
 /// Leaves a power of two of the ranks active, for algorithms that need one. The first 2 e ranks
-/// pair up, where e is what p exceeds the power of two by: in_first() adds the odd rank's input
-/// to the even one's, out_last() hands the result back. Active ranks are numbered by `position`
-/// in the order of their ranks, so that lower positions hold the sums of lower ranks. Ranks are
-/// counted from `root`, which is active and has position 0.
+/// pair up, where e is p minus the power of two: in_first() adds the odd rank's input to the even
+/// one's, out_last() hands the result back. Active ranks are numbered by `position` in the order of
+/// their ranks, so that lower positions hold the sums of lower ranks. Ranks are counted from
+/// `root`, which is active and has position 0.
 class Folding {
  public:
   explicit Folding(std::int64_t rank_count, std::int64_t root = 0)
@@ -27,17 +27,17 @@ class Folding {
   bool folds() const { return extra_ > 0; }
   Expr position() const { return extra_ == 0 ? rank_ : rank_ - min(rank_ / 2, extra_); }
   Expr rank_at(const Expr& position) const { return from_root(first_chunk(position)); }
-  /// The first of the ranks, counted from the root, that the position stands for.
+  /// The first of the ranks for which the position stands, counted from the root.
   Expr first_chunk(const Expr& position) const {
     return extra_ == 0 ? position : position + min(position, extra_);
   }
 
-  /// What holds for the following actions of `round`: active ranks only.
+  /// Limits the following actions of `round` to active ranks.
   RoundBuilder& active(RoundBuilder& round) const {
     round.always();
     return extra_ == 0 ? round : round.when(min(rank_, 2 * extra_) % 2, 0, 1);
   }
-  /// Active ranks that stand for two; the others of these pairs; the ranks that have no pair.
+  /// Likewise to the active ranks of pairs; to the other ranks of pairs; to ranks without a pair.
   RoundBuilder& lower(RoundBuilder& round) const {
     return round.always().when(rank_, 0, 2 * extra_).when(rank_ % 2, 0, 1);
   }
@@ -61,7 +61,8 @@ class Folding {
     RoundBuilder round = b.round();
     lower(round).receive_reduce(out(0, chunks), in(0, chunks), partner_above());
     upper(round).send(in(0, chunks), partner_below());
-    // They would wait for their folded peers in the next round; the copy is free.
+    // These ranks would wait for their folded peers in the next round, so the copy takes no extra
+    // time.
     unpaired(round).copy(out(0, chunks), in(0, chunks));
   }
 

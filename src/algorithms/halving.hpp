@@ -22,7 +22,7 @@ class Halving {
     return k;
   }
   Expr peer(int k) const { return position_ ^ (std::int64_t{1} << k); }
-  /// Chunks in each half of exchange k; the first of the half kept, and of the one given away.
+  /// Chunks in each half of exchange k; then the first chunk of the half kept and of the half sent.
   std::int64_t half(int k) const { return m_ >> (k + 1); }
   /// 1 where the upper half is kept.
   Expr bit(int k) const { return position_ / (std::int64_t{1} << k) % 2; }

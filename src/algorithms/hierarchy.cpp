@@ -38,7 +38,7 @@ void scatter_directly(ScheduleBuilder& b, const LayerRounds& level, const Place&
     round.lane(i - 1).send(source(level.first(other), block), level.peer(other));
   }
   for (int i = 1; i < n; ++i) {
-    if (i > 1) round.then();  // one order of operands, whoever is first
+    if (i > 1) round.then();  // one order of operands, whichever arrives first
     round.lane(i - 1).receive_reduce(target(own, block), (i == 1 ? source : target)(own, block),
                                      level.peer((d - i) % n));
   }

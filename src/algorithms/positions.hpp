@@ -8,7 +8,7 @@
 
 namespace farandole {
 
-/// Where the root sits in the order that the caller asks for.
+/// The root's position in the order that the caller asks for.
 inline std::int64_t root_position(const AlgorithmParameters& parameters) {
   const auto& order = parameters.order;
   if (order.empty()) return parameters.root;

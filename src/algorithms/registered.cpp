@@ -68,7 +68,7 @@ struct RegisteredTable {
 };
 
 RegisteredTable& registered_table() {
-  static RegisteredTable& table = *new RegisteredTable;  // rows may be looked at until the very end
+  static RegisteredTable& table = *new RegisteredTable;  // rows may be used until the process ends
   return table;
 }
 

@@ -21,23 +21,26 @@
 //
 // A delegate (delegates/delegate.hpp): its name is an algorithm of each of its collectives.
 //
-// Threads   all functions: any.
+// Threads   all functions from any thread.
 // Memory    what is registered stays until the process ends.
 namespace farandole {
 
-/// Reads a file and proves what is in it.
+/// Reads a file and proves the schedule in it.
+///
 /// Errors    kInvalidArgument naming the file, and: why it cannot be read; the line at fault; or
 ///           the rank and the round at which the proof fails. Others as verify().
 /// Blocking  as long as reading a regular file of at most 4 MiB and verify() take.
 Result<VerifiedSchedule> load_schedule(const std::string& path);
 
 /// Adds a schedule to the algorithms of this process. Adding an equal one again changes nothing.
+///
 /// Errors    kInvalidArgument: the name is that of an algorithm of the library, or of another
 ///           schedule for the same collective, number of ranks and root.
 Result<const AlgorithmInfo*> register_schedule(const VerifiedSchedule& schedule);
 
 /// Adds a delegate for each of its collectives. All ranks add the same ones, before they make
 /// communicators.
+///
 /// Errors    kInvalidArgument: the name is taken for one of the collectives.
 Result<void> register_delegate(std::shared_ptr<const Delegate> delegate);
 
@@ -47,8 +50,10 @@ std::vector<const AlgorithmInfo*> registered_algorithms();
 /// The row that was added with this name; null if there is none.
 const AlgorithmInfo* find_registered(Collective collective, std::string_view name);
 
-/// The schedule of a row of schedules for so many ranks, and this root if the collective has one.
-/// Errors    kInvalidArgument naming what there is instead.
+/// The schedule in a row of schedules that is for this number of ranks and, if the collective has a
+/// root, for this root.
+///
+/// Errors    kInvalidArgument naming the schedules that there are.
 Result<Schedule> written_schedule(const AlgorithmInfo& row, std::int64_t rank_count,
                                   std::int64_t root);
 

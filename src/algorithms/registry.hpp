@@ -13,7 +13,7 @@
 
 namespace farandole {
 
-/// One layer of a hierarchy: groups of `size` ranks, and how each scatters sums and gathers them.
+/// One layer of a hierarchy: groups of `size` ranks, and how each group scatters and gathers sums.
 struct Layer {
   enum class Kind : std::uint8_t { kRing, kHalving, kDirect };
   std::int64_t size = 1;
@@ -21,8 +21,8 @@ struct Layer {
   bool operator==(const Layer&) const = default;
 };
 
-/// What an algorithm is built from. Beyond the first two, each algorithm reads what its `options`
-/// name and ignores the rest; 0 or empty stand for its own default.
+/// What an algorithm is built from. Beyond the first two members, each algorithm reads those that
+/// its `options` name and ignores the rest; 0 or empty stands for its own default.
 struct AlgorithmParameters {
   std::int64_t rank_count = 1;
   std::int64_t root = 0;                 // a rank; collectives with a root
@@ -46,7 +46,7 @@ struct AlgorithmInfo {
   std::string_view source;   // "[Patarasuk09]"
   std::string_view needs;    // "rank_count >= 1"
   std::string_view options;  // keys of an AlgorithmSpec that it reads: "layers order"
-  std::int64_t ranks_max;    // beyond, nobody should want it, and build_schedule() refuses
+  std::int64_t ranks_max;    // build_schedule() refuses more; beyond, nobody should want it
   // Null in rows that were registered: then there is a delegate, or schedules from files.
   Schedule (*build)(const AlgorithmParameters& parameters);
   const Delegate* delegate = nullptr;
@@ -58,16 +58,16 @@ std::span<const AlgorithmInfo* const> algorithms();
 /// These, and then the rows that were registered in this process, in that order.
 std::vector<const AlgorithmInfo*> all_algorithms();
 
-/// Index of the row in algorithms(), equal on all ranks; kRegistered of any other row.
+/// Index of the row in algorithms(), equal on all ranks; kRegistered for any other row.
 std::uint8_t index_of(const AlgorithmInfo& info);
 inline constexpr std::uint8_t kRegistered = 0xff;
 
 /// Builds what `spec` names: "ring", or with options "hierarchical:layers=4ring/8direct",
-/// "knomial:radix=4", "pipelined_chain:chunks=32,order=0/2/1/3".
-/// `deterministic` asks for the one fixed order of operands that all algorithms share then.
-/// A schedule that was registered (algorithms/registered.hpp) has its own order and is not for
-/// that. Errors    kInvalidArgument naming the algorithm or option, what was given and what is
-/// allowed.
+/// "knomial:radix=4", "pipelined_chain:chunks=32,order=0/2/1/3". `deterministic` asks for the one
+/// fixed order of operands that all algorithms then share. It is refused for a registered schedule
+/// (algorithms/registered.hpp), which has its own order.
+///
+/// Errors    kInvalidArgument naming the algorithm or option, what was given and what is allowed.
 Result<Schedule> build_schedule(Collective collective, std::string_view spec,
                                 std::int64_t rank_count, std::int64_t root,
                                 bool deterministic = false);
@@ -76,6 +76,7 @@ Result<Schedule> build_schedule(Collective collective, std::string_view spec,
 const Delegate* find_delegate(Collective collective, std::string_view spec);
 
 /// A row of algorithms(), or one that was registered in this process.
+///
 /// Errors    kInvalidArgument naming the algorithm and those of the library for the collective.
 Result<const AlgorithmInfo*> find_algorithm(Collective collective, std::string_view name);
 

@@ -53,7 +53,7 @@ std::optional<Layer::Kind> layer_kind(std::string_view text) {
   return std::nullopt;
 }
 
-// One option of one algorithm, for what is said when it is wrong.
+// One option of one algorithm, for error messages about it.
 struct Option {
   const AlgorithmInfo& info;
   std::string_view key, value;

@@ -16,6 +16,7 @@ struct AlgorithmSpec {
 
 /// Reads `name[:key=value,...]`. Values: layers=4ring/8direct/2halving, innermost first, rings
 /// where no kind is named; radix=4; chunks=32; order=0/2/1/3, the rank at each position.
+///
 /// Errors    kInvalidArgument naming the algorithm or option, what was given and what is allowed.
 Result<AlgorithmSpec> parse_spec(Collective collective, std::string_view spec,
                                  std::int64_t rank_count, std::int64_t root);

@@ -8,12 +8,12 @@
 
 namespace farandole {
 
-/// The chunks of a binomial subtree where they meet the root's buffer. Counted from the root, the
-/// child d above it stands for ranks d to 2 d - 1; in the order of all ranks these may go on at 0
-/// behind the last, so that they are two blocks. At most one subtree is cut so.
+/// The chunks of a binomial subtree in the root's buffer. Counted from the root, its child at
+/// distance d stands for ranks d to 2 d - 1. In the order of all ranks these may continue at rank 0
+/// after the last, so that their chunks are two blocks; that happens to one subtree at most.
 struct Subtree {
-  std::int64_t first, count;  // chunks of the root's buffer from the child on
-  std::int64_t wrapped;       // and so many from chunk 0 on
+  std::int64_t first, count;  // chunks of the root's buffer, starting at the child's
+  std::int64_t wrapped;       // how many more, starting at chunk 0
 
   Subtree(std::int64_t rank_count, std::int64_t root, std::int64_t d)
       : first((root + d) % rank_count),

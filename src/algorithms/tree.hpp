@@ -14,11 +14,11 @@ namespace farandole {
 inline constexpr std::int64_t kDefaultRadix = 4;
 
 /// A k-nomial tree over positions 0 to size - 1 with its root at 0. On the level of distance d, a
-/// power of the radix, each position below d is joined to those d, 2 d, ... (radix - 1) d above
+/// power of the radix, each position below d is connected to those d, 2 d, ... (radix - 1) d above
 /// it, each over a lane of its own, so that a level is one round.
 class KnomialTree {
  public:
-  /// `rank_at(offset)` is the rank whose position is that of this rank plus the offset.
+  /// `rank_at(offset)` is the rank at this rank's position plus the offset.
   KnomialTree(std::int64_t size, std::int64_t radix, Expr position,
               std::function<Expr(std::int64_t)> rank_at)
       : size_(size), radix_(radix), position_(std::move(position)), rank_at_(std::move(rank_at)) {}
@@ -48,8 +48,8 @@ class KnomialTree {
     }
   }
 
-  /// Children send what they have summed, parents add it to theirs, in `out`. Who has received
-  /// nothing on a level below, still has it in `in`.
+  /// Children send what they have summed, parents add it to theirs, in `out`. A rank that has
+  /// received nothing on a lower level still has its data in `in`.
   void up(RoundBuilder& round, std::int64_t d, std::int64_t chunks) const {
     const std::int64_t summed = std::max<std::int64_t>(0, size_ - radix_ * d);
     const Span sum = out(0, chunks), input = in(0, chunks);

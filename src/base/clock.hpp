@@ -7,8 +7,8 @@
 
 namespace farandole {
 
-/// The time that the whole library goes by: the system's steady clock, or a VirtualTime while one
-/// lives. No other code in src/ reads a clock of the system, but for base/ticks.hpp.
+/// The clock of the whole library: the system's steady clock, or a VirtualTime while one exists.
+/// Except for base/ticks.hpp, no other code in src/ reads a system clock.
 ///
 /// Threads   any.
 class Clock {
@@ -31,10 +31,10 @@ class Clock {
   inline static constinit std::atomic<const Count*> virtual_{nullptr};
 };
 
-/// While it lives, Clock and Ticks of the whole process show what was set here, and time passes
-/// only by advance_to(). For simulations. One at a time, made while nobody else looks at the clock.
+/// While one exists, Clock and Ticks of the whole process show its time, which only advance_to()
+/// moves. For simulations. At most one at a time, made while no other thread reads the clock.
 ///
-/// Threads   advance_to() one at a time.
+/// Threads   advance_to() from one at a time.
 class VirtualTime {
  public:
   explicit VirtualTime(Clock::time_point start) : now_(start.time_since_epoch().count()) {
@@ -45,7 +45,7 @@ class VirtualTime {
   VirtualTime& operator=(const VirtualTime&) = delete;
 
   Clock::time_point now() const { return Clock::read(now_); }
-  /// Never back.
+  /// Never goes back: an earlier time changes nothing.
   void advance_to(Clock::time_point when) {
     if (when > now()) now_.store(when.time_since_epoch().count(), std::memory_order_relaxed);
   }

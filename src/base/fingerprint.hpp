@@ -7,8 +7,9 @@
 
 namespace farandole {
 
-/// A number for a list of words, the same on every rank; other lists very likely have another.
-/// Source: FNV-1a (Fowler, Noll, Vo) on words instead of bytes, whose high bits come down again.
+/// A hash of a list of words, the same on every rank; different lists very likely have different
+/// ones. Source: FNV-1a (Fowler, Noll, Vo) on words instead of bytes; after each word the high bits
+/// are folded into the low ones.
 class Fingerprint {
  public:
   constexpr void add(std::uint64_t word) {

@@ -14,8 +14,8 @@
 
 namespace farandole {
 
-/// Sleeps while `word` is `expected`, at most `timeout`; may return early. What
-/// std::atomic::wait would be with a time limit.
+/// Sleeps while `word` is `expected`, at most `timeout`; may return early. As std::atomic::wait,
+/// but with a time limit.
 inline void futex_wait(const std::atomic<std::uint32_t>& word, std::uint32_t expected,
                        std::chrono::nanoseconds timeout) {
   timespec limit{};

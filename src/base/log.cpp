@@ -30,7 +30,7 @@ void log(LogLevel level, std::string_view message) {
   if (index >= levels_written()) return;
   std::string line = "farandole: " + std::string(kLevels[index]) + ": ";
   line.append(message).push_back('\n');
-  // One write, so that lines of several processes do not mix. If it fails there is nobody to tell.
+  // One write, so that lines of several processes do not mix. A failure cannot be reported.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -9,8 +9,10 @@ namespace farandole {
 
 enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
 
-/// One line to standard error, "farandole: error: ...", if FARANDOLE_LOG asks for its level.
-/// Whoever decides what an error means logs it, once; what is returned is not logged.
+/// Writes one line to standard error, "farandole: error: ...", if FARANDOLE_LOG asks for its level.
+/// The code that decides what an error means logs it, once; an error that is returned is not
+/// logged.
+///
 /// Threads   any; lines do not mix.
 /// Blocking  as standard error does. Not for the hot path.
 void log(LogLevel level, std::string_view message);

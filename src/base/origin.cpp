@@ -11,7 +11,7 @@ namespace farandole {
 std::uint32_t Origin::count() {
   static const int installed =
       ::pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-  (void)installed;  // ENOMEM at worst, as from any allocation
+  (void)installed;  // fails at worst with ENOMEM, as any allocation may
   return forks.load(std::memory_order_relaxed);
 }
 

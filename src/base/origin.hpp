@@ -12,23 +12,23 @@
 
 namespace farandole {
 
-/// The process that something was made in. A child that was forked from it has a copy of the object
-/// but none of its threads, and locks that nobody will release; what the copy shares with the
-/// parent, sockets and mapped files, is the parent's to use.
+/// The process in which an object was made. A child that was forked from it has a copy of the
+/// object but none of its threads, and locks that may never be released. Sockets and mapped files,
+/// which the copy shares with the parent, are for the parent to use.
 ///
-/// here() costs a load, since the C library tells a forked child so. A child made by the bare
-/// system call, which runs no such handler, is not noticed.
+/// here() costs one load, since a handler of the C library's fork() counts forks. A child made by
+/// the bare system call, which runs no such handler, is not noticed.
 ///
 /// Threads   any.
 class Origin {
  public:
   explicit Origin(int rank = -1) : forks_(count()), pid_(::getpid()), rank_(rank) {}
   bool here() const { return forks_ == forks.load(std::memory_order_relaxed); }
-  /// What a call gets that is made elsewhere; kInvalidArgument.
+  /// The error of a call that is made in another process; kInvalidArgument.
   Error error(std::string_view call) const;
 
  private:
-  /// After the handler is in place.
+  /// The count of forks, once the handler is in place.
   static std::uint32_t count();
   inline static std::atomic<std::uint32_t> forks{0};  // between the first process and this one
 
@@ -36,8 +36,8 @@ class Origin {
   int pid_, rank_;
 };
 
-/// Deletes what was made here and leaves a copy in a forked child alone, whose destructor would
-/// wait for threads that are not there.
+/// Deletes an object in the process that made it. In a forked child the copy is left alone, since
+/// its destructor would wait for threads that are not there.
 template <class T>
 struct DeleteAtOrigin {
   void operator()(T* object) const {

@@ -7,7 +7,8 @@
 
 namespace farandole {
 
-/// Adds to what one thread at a time writes and others may read, without a locked instruction.
+/// Adds to a sum that one thread at a time writes and others may read, without a locked
+/// instruction.
 inline void add_owned(std::atomic<std::uint64_t>& sum, std::uint64_t more) {
   sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }

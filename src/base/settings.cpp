@@ -78,7 +78,7 @@ constexpr std::array kSettings = {
     Setting{"FARANDOLE_FUSION_THRESHOLD", Type::kBytes, "128MiB", 0, 1e12,
             "Bytes up to which small requests travel as one; 0: each by itself."},
     Setting{"FARANDOLE_CACHE_CAPACITY", Type::kInteger, "1024", 0, 65536,
-            "Requests that are remembered, so that repeating one costs less; 0: none."},
+            "Response-cache entries; 0 disables the cache."},
     Setting{"FARANDOLE_STALL_WARNING", Type::kSeconds, "60", 0, kMax,
             "Seconds after which a request that some ranks have not made is reported; 0: never."},
     Setting{"FARANDOLE_STALL_SHUTDOWN", Type::kSeconds, "0", 0, kMax,
@@ -121,7 +121,7 @@ std::string raw(const Setting& setting) {
   return value != nullptr && *value != '\0' ? value : std::string(setting.default_value);
 }
 
-/// Levenshtein's: letters to add, take away or change.
+/// Levenshtein distance: the letters to add, remove or change.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -31,8 +31,8 @@ Result<std::string> text_setting(std::string_view name);
 Result<double> number_setting(std::string_view name);  // kInteger, kSeconds, kBytes
 Result<bool> flag_setting(std::string_view name);      // 0, 1, true, false, yes, no, on, off
 
-/// A sentence for each variable of the environment that begins as ours do and is none, with the
-/// nearest one that is. Those of tests, which have TEST after the first _, are left alone.
+/// A sentence for each environment variable that begins as ours do but is no setting; it names the
+/// nearest setting. Variables for tests, which have TEST after the first _, are left out.
 std::vector<std::string> unknown_settings();
 
 }  // namespace farandole

@@ -13,9 +13,10 @@
 
 namespace farandole {
 
-/// A count that grows with time at one rate, for sums over many short stretches: reading it takes
-/// a third of Clock::now() where the CPU has such a counter of its own. In virtual time it is the
+/// A counter that grows at a constant rate, for sums over many short times. Where the CPU has such
+/// a counter, reading it takes a third of the time of Clock::now(). In virtual time it is the
 /// virtual clock.
+///
 /// Threads   any; all cores count alike.
 class Ticks {
  public:
@@ -37,7 +38,7 @@ class Ticks {
 #endif
 };
 
-/// What a tick is in nanoseconds, by the time since this was made.
+/// Converts ticks to nanoseconds, by what both clocks have counted since this was made.
 class TickRate {
  public:
   std::uint64_t nanoseconds(std::uint64_t ticks) const {

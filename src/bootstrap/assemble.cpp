@@ -15,13 +15,13 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kFailureTime = 1s;  // to tell those who came
-// Who proved itself and hung up may have lost its patience and calls again at once, or is dead.
+constexpr auto kFailureTime = 1s;  // to tell the ranks that came
+// A rank that proved itself and hung up may have timed out and connects again at once, or is dead.
 constexpr auto kReturnTime = 1s;
 
 /// A process that has proved itself and may have registered.
 struct Guest {
-  Rank rank;  // as it proved; its registration must agree
+  Rank rank;  // from its handshake; its registration must agree
   Channel channel;
   FrameReader frames{kRegistrationBytesMax};
   std::optional<Registration> registration = std::nullopt;
@@ -100,7 +100,7 @@ class Assembly {
             }};
   }
 
-  /// By which of its addresses others reach this host: best from another one.
+  /// Notes the address by which others reach this host; one that is not loopback is best.
   void note_way(int socket) {
     const Endpoint own = local_endpoint(socket);
     const auto address = numeric_address(own);
@@ -146,7 +146,7 @@ class Assembly {
     guest.registration = std::move(registration);
   }
 
-  /// A member that came and hung up has died.
+  /// A rank that registered and hung up has died; an earlier one gets kReturnTime to come back.
   void lose(Guest& guest) {
     guest.done = true;
     const int rank = guest.rank.value();
@@ -191,7 +191,7 @@ class Assembly {
     return roster;
   }
 
-  /// Sends `bytes` to every guest and waits until each has hung up or all is on its way.
+  /// Sends `bytes` to every guest and waits until each has hung up or its socket has taken all.
   void tell(const std::string& bytes, Deadline deadline) {
     for (Guest& guest : guests_) guest.channel.send(bytes);
     for (;;) {

@@ -15,9 +15,10 @@ namespace {
 using namespace std::chrono_literals;
 constexpr auto kMeetTime = 2s;  // a listener that says nothing costs this
 constexpr auto kRoundPause = 50ms;
-// That the job has started may be the last word of an earlier session that this rank has left.
+// An earlier session that this rank has left may be the one that says that the job has started, so
+// only an answer that lasts this long counts.
 constexpr auto kStartedTime = 1s;
-constexpr auto kPatience = 5s;  // rank 0 gives up first, since it can name who is missing
+constexpr auto kPatience = 5s;  // more than rank 0 waits: it can name who is missing
 
 class Attendance {
  public:
@@ -136,8 +137,8 @@ class Attendance {
                  ProcessName{0, rank_0.host, 0}};
   }
 
-  /// The others reach this process where its connection to rank 0 comes from. If that is the
-  /// loopback, rank 0 knows better how its host is reached.
+  /// Other ranks reach this process at the address from which it connects to rank 0. If that is a
+  /// loopback address, rank 0 knows better how its host is reached.
   void set_own_host(int socket) {
     if (!self_.listener.host.empty()) return;
     const Endpoint own = local_endpoint(socket);
@@ -159,7 +160,7 @@ class Attendance {
     return roster;
   }
 
-  /// One turn of the loop; this process's own listener asks early visitors to come again.
+  /// One turn of the loop; this process's own listener asks early visitors to try again later.
   template <class Watch, class Serve>
   void turn(Watch watch, Serve serve) {
     PollSet set;
@@ -181,7 +182,7 @@ class Attendance {
   const std::vector<Endpoint> meeting_;
   Listener& listener_;
   Registration self_;
-  std::optional<Clock::time_point> started_at_;  // since when we have been told so
+  std::optional<Clock::time_point> started_at_;  // since when listeners answer kStarted
 };
 
 }  // namespace

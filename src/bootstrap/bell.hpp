@@ -27,8 +27,8 @@ class Bell {
   Descriptor event_;
 };
 
-/// While it lives, threads that are started leave the process's signals to the others, but for
-/// those that a thread raises itself.
+/// While one exists, threads that are started block the process's signals, so that other threads
+/// get them, except for those that a thread raises itself.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -11,13 +11,13 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-// The child calls its parent at once; the parent waits this long and then looks for the child.
+// The child calls its parent at once; the parent calls the child after this time.
 constexpr auto kParentDelay = 100ms;
 constexpr auto kRetry = 20ms;
-// A refused call means a death, but an orderly departure may still be on its way.
+// A refused call means a death, but the notice of an orderly departure may still be on its way.
 constexpr auto kRefusedTime = 200ms;
 constexpr std::chrono::milliseconds kDialTime = 5s, kDialTimeMin = 250ms;
-constexpr int kDialsPerTimeout = 6;  // what was lost in an outage is not sent again soon
+constexpr int kDialsPerTimeout = 6;  // dial anew: TCP resends late what was lost in an outage
 
 }  // namespace
 
@@ -30,8 +30,8 @@ bool Links::wanted(int rank) const {
          std::binary_search(neighbours_.begin(), neighbours_.end(), rank);
 }
 
-/// Whoever refuses calls is presumed gone, so that several dead ranks between this one and the
-/// next living one are found out side by side.
+/// A rank that refuses calls is presumed gone, so that several dead ranks between this one and the
+/// next living one are detected in parallel.
 void Links::call_neighbours(Clock::duration delay) {
   Gone presumed = log_.gone();
   presumed[static_cast<std::size_t>(self_)] = false;  // it has neighbours until it has left

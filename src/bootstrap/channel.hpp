@@ -15,8 +15,8 @@
 
 namespace farandole {
 
-/// What one turn of a control loop waits for. Every object adds its descriptors, keeps the slot
-/// it is given, waits once, and asks for what became ready in its slot.
+/// What one turn of a control loop waits for. Each object adds its descriptors and keeps the slots
+/// that it gets; the loop waits once; then each object asks what became ready in its slots.
 class PollSet {
  public:
   static constexpr std::size_t kNoSlot = static_cast<std::size_t>(-1);
@@ -24,13 +24,13 @@ class PollSet {
   void wake_by(Clock::time_point when) {
     if (when < wake_) wake_ = when;
   }
-  /// Sleeps until something is ready or it is time to wake. In a simulation only looks.
+  /// Sleeps until something is ready or it is time to wake. In a simulation it does not sleep.
   void wait();
   Clock::time_point wake() const { return wake_; }
   bool any_ready() const {
     return std::ranges::any_of(entries_, [](const pollfd& entry) { return entry.revents != 0; });
   }
-  /// The events of a slot; none for an object that joined after the wait.
+  /// The events of a slot; none for an object that was added after the wait.
   short ready(std::size_t slot) const {
     return slot < entries_.size() ? entries_[slot].revents : short{0};
   }
@@ -40,10 +40,10 @@ class PollSet {
   Clock::time_point wake_ = Clock::time_point::max();
 };
 
-/// A non-blocking stream socket with what waits to be sent on it.
+/// A non-blocking stream socket, with the output that waits to be sent.
 ///
-/// A failed write is no verdict: what the peer said before it went may still be unread, so the
-/// output is dropped and the end is found by read().
+/// A failed write does not end the channel, since data that the peer sent before may still be
+/// unread: the output is dropped, and read() finds the end.
 class Channel {
  public:
   explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
@@ -60,14 +60,14 @@ class Channel {
   void flush();
   bool pending() const { return !output_.empty(); }
   std::size_t pending_bytes() const { return output_.size(); }
-  /// No more output will follow; the peer reads to the end.
+  /// Says that no more output follows; the peer then reads the end of the stream.
   void finish();
 
   /// Reads at most `bytes_max`; empty when nothing is there. `ended` becomes true at the end of
   /// the stream or an error.
   std::string read(std::size_t bytes_max);
   bool ended() const { return ended_; }
-  /// Whether the peer has said its last and all of it was read.
+  /// Whether the peer has ended its stream and everything before the end was read.
   bool hung_up() const;
 
  private:

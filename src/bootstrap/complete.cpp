@@ -42,7 +42,7 @@ Result<void> check_numbers(const Job& job) {
   return {};
 }
 
-/// How rank 0 is found.
+/// Checks how rank 0 is found.
 Result<void> check_meeting(const Job& job) {
   if (job.store) {
     if (job.prefix.empty() || job.prefix.size() > kPrefixBytesMax) {
@@ -67,7 +67,7 @@ Result<void> check_meeting(const Job& job) {
 Result<void> apply_settings(Job& job) {
   for (const auto& [name, target] : {std::pair("FARANDOLE_TIMEOUT", &job.timeout),
                                      std::pair("FARANDOLE_START_TIMEOUT", &job.start_timeout)}) {
-    // More than a year is for ever, and stays within what the clock can add.
+    // A year is as good as no limit, and stays within what the clock can add.
     constexpr std::chrono::milliseconds kTimeMax = std::chrono::hours(366 * 24);
     if (target->count() == 0) {
       const auto seconds = number_setting(name);
@@ -112,7 +112,7 @@ Result<Job> complete(Job job) {
     if (job.id.empty()) job.id = "alone";
     return job;
   }
-  // With a store and without a name of its own, the job takes the one that rank 0 gives it.
+  // A job with a store and no name takes the name that rank 0 gives it.
   if (job.id.empty() && !job.store) job.id = text(Endpoint{job.address, job.port});
   if (!job.secret.empty() || secret_in_store(job)) return job;
   auto secret = job_secret();

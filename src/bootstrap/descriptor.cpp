@@ -27,7 +27,7 @@ void close_now(int fd) {
 
 ForkRegister& fork_register() {
   static ForkRegister* const instance = [] {
-    auto* made = new ForkRegister;  // never destroyed: descriptors of static life outlive it
+    auto* made = new ForkRegister;  // never destroyed, since static descriptors outlive it
     pthread_atfork([] { fork_register().mutex.lock(); }, [] { fork_register().mutex.unlock(); },
                    [] {
                      for (const auto& [ticket, fd] : fork_register().open) ::close(fd);

@@ -19,12 +19,12 @@ rlimit limit() {
   return found;
 }
 
-/// Without one to look with, all are taken.
+/// How many descriptors are open; if none is left to look with, the limit.
 std::size_t open_count() {
   std::error_code failure;
   const std::filesystem::directory_iterator open("/proc/self/fd", failure);
   if (failure) return static_cast<std::size_t>(limit().rlim_cur);
-  return static_cast<std::size_t>(std::distance(open, {})) - 1;  // the one that looks
+  return static_cast<std::size_t>(std::distance(open, {})) - 1;  // without the one that looks
 }
 
 }  // namespace

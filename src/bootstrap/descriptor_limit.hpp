@@ -9,14 +9,15 @@
 
 namespace farandole {
 
-/// Makes sure that this process can open `count` more files; raises its soft limit as far as that
-/// needs and the hard limit allows.
+/// Makes sure that this process can open `count` more files. If needed it raises the soft limit, as
+/// far as the hard limit allows.
+///
 /// Errors    kInvalidArgument naming the limit, what is open, and what `purpose` needs.
 Result<void> make_room_for_descriptors(std::size_t count, const std::string& purpose);
 
-/// Whether errno says that there are no descriptors left.
+/// Whether errno says that no descriptors are left.
 bool out_of_descriptors(int error);
-/// What to say then.
+/// The error to return then.
 Error descriptor_error(const std::string& purpose);
 
 }  // namespace farandole

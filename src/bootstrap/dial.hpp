@@ -18,11 +18,11 @@ class Dial {
  public:
   enum class Outcome : std::uint8_t {
     kWorking,
-    kAnswered,      // verdict() says how; after kWelcome take() gives the socket
+    kAnswered,      // verdict() has the answer; after kWelcome take() gives the socket
     kRefused,       // nobody listens there
     kUnreachable,   // no connection or no answer in time
-    kOfAnotherJob,  // who listens there does not know the secret
-    kNoSocket,      // this process can open none
+    kOfAnotherJob,  // the listener does not know the secret
+    kNoSocket,      // this process can open no socket
   };
 
   Dial(const Address& address, const Secret& secret, Identity identity, Deadline deadline);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kSizeMax = 1'000'000'000;
 constexpr int kPortMax = 65535;
-// torchrun's own store listens at MASTER_PORT; ours are the next ones.
+// torchrun's own store listens at MASTER_PORT; we use the ports after it.
 constexpr int kPortsAfterMaster = 16;
 // Ports derived from the job's id; below 32768 the system gives none to outgoing connections.
 constexpr int kDerivedPortLow = 20000, kDerivedPortHigh = 32000, kDerivedPorts = 20;
@@ -32,7 +32,7 @@ std::string evidence(const Starter& starter) {
   return what_it_told(starter, variable) + " of " + starter.name;
 }
 
-/// A process that is one of several, and does not know which or of how many.
+/// The error of a process that is one of several, and does not know which or of how many.
 Error half_told(const Starter& starter) {
   const char* const missing = first_set(starter.rank, variable) ? starter.size[0] : starter.rank[0];
   std::string message = "this is not the only process by " + evidence(starter) + ", and ";
@@ -48,8 +48,9 @@ Error half_told(const Starter& starter) {
                  "alone FARANDOLE_RANK=0 and FARANDOLE_SIZE=1.");
 }
 
-/// Reads rank and size, and the local ones where the starter tells them, else as if every process
-/// had a host of its own. Local ones are a hint: the ranks settle them once they have met.
+/// Reads rank and size, and the local ones if the starter tells them. Else all ranks are on this
+/// host if MASTER_ADDR is loopback; otherwise each has a host of its own. Local ones are a hint:
+/// the ranks settle them once they have met.
 Result<void> read_numbering(const Starter& starter, Job& job) {
   const char* const rank_name = first_set(starter.rank, variable);
   const char* const size_name = first_set(starter.size, variable);
@@ -129,7 +130,7 @@ Error no_address(const Starter& starter, const Job& job, const char* variables) 
                  " to all of them.");
 }
 
-/// The job's name by its starter, if that tells one.
+/// The name that the starter gives the job, if any.
 std::optional<std::string> job_name(const Starter& starter) {
   std::string id;
   for (const Names& names : {starter.job, starter.step}) {
@@ -167,7 +168,7 @@ Result<void> find_meeting_point(const Starter& starter, Job& job) {
   return {};
 }
 
-/// Slurm's batch script and interactive shell are one process each, whatever they have reserved.
+/// Slurm's batch script and interactive shell are one process each, however many tasks they have.
 void warn_of_a_batch_script() {
   const auto tasks = variable("SLURM_NTASKS");
   if (!variable("SLURM_PROCID") || !tasks || *tasks == "1") return;
@@ -197,7 +198,7 @@ Result<void> identify(Job& job) {
   return find_meeting_point(*starter, job);
 }
 
-/// What a launcher left open for this process.
+/// Reads the descriptors that a launcher left open for this process.
 Result<void> read_descriptors(Job& job) {
   for (const auto& [name, target] : {std::pair("FARANDOLE_LISTEN_FD", &job.listen_fd),
                                      std::pair("FARANDOLE_LAUNCHER_FD", &job.launcher_fd)}) {

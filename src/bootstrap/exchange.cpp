@@ -14,8 +14,8 @@ using namespace std::chrono_literals;
 constexpr auto kOpenTime = 5s;
 constexpr auto kRetry = 20ms;
 constexpr std::size_t kPurposeBytesMax = 1024;
-// If rank 0 dies while it hands out the table, who did not get it goes without a word, and that may
-// be noticed before the death of rank 0 is.
+// If rank 0 dies while it hands out the table, ranks that did not get it leave without a word.
+// Other ranks may notice that before they notice the death of rank 0.
 constexpr auto kSettleTime = 500ms;
 
 }  // namespace
@@ -109,7 +109,7 @@ Result<int> Exchange::open(Rank peer, std::string_view purpose, Deadline deadlin
   openings_.push_back(Opening{rank, std::string(purpose)});
   Opening& opening = openings_.back();
   wake();
-  // A peer that leaves in order may have welcomed this call before it did.
+  // A peer that leaves in order may have accepted this call before it left.
   const auto hopeless = [&] {
     const auto& departure = departures_[static_cast<std::size_t>(rank)];
     const bool answering = opening.dial && departure && departure->clean;
@@ -135,7 +135,7 @@ Result<int> Exchange::accept(Rank peer, std::string_view purpose, Deadline deadl
   if (auto error = refusal(peer, purpose)) return *error;
   const Key key(peer.value(), purpose);
   wait(lock, deadline, [&] { return stopped_ || parked_.contains(key) || lost(key.first); });
-  // What a peer opened before it left in order is still good; what a dead one opened is not.
+  // What a peer opened before an orderly departure is still good; what a dead peer opened is not.
   const auto& departure = departures_[static_cast<std::size_t>(key.first)];
   const auto found = parked_.find(key);
   if (found != parked_.end() && (!departure || departure->clean)) {

@@ -32,7 +32,7 @@ class Exchange {
   Result<int> open(Rank peer, std::string_view purpose, Deadline deadline,
                    const std::function<void()>& wake);
   Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline);
-  /// As Session::begin() and start_failure() wait.
+  /// The waits of Session::begin() and Session::start_failure().
   Result<void> await_start(Deadline deadline);
   std::optional<Error> start_failure(Deadline deadline);
   /// Ends all waits, now and later, and closes what is parked.
@@ -54,7 +54,7 @@ class Exchange {
     std::string purpose;
     Clock::time_point due{};
     std::optional<Dial> dial = std::nullopt;          // the control thread's
-    std::optional<Descriptor> socket = std::nullopt;  // guarded, as are the next
+    std::optional<Descriptor> socket = std::nullopt;  // guarded by mutex_, as are the next
     bool no_socket = false;                           // there are no descriptors left
     bool abandoned = false;
   };
@@ -76,7 +76,7 @@ class Exchange {
   bool stopped_ = false;
   bool started_ = false;
   std::optional<int> first_gone_;                     // before the job had started
-  Clock::time_point culprit_known_{};                 // when it is settled whom to blame for that
+  Clock::time_point culprit_known_{};                 // when it is settled which rank is to blame
   std::vector<std::optional<Departure>> departures_;  // index = rank
   std::list<Opening> openings_;
   std::map<Key, std::deque<Descriptor>> parked_;

@@ -45,7 +45,7 @@ std::string file_name(const std::string& key) {
 
 /// The whole file, or none if there is none.
 Result<std::optional<std::string>> contents_at(int folder, const std::string& name) {
-  // A network file system may remember that there was no such file until somebody opens the folder.
+  // A network file system may cache that there is no such file until the folder is opened anew.
   const Descriptor fresh(::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const Descriptor file(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file && errno == ENOENT) return std::optional<std::string>();
@@ -64,7 +64,7 @@ Result<std::optional<std::string>> contents_at(int folder, const std::string& na
   return std::optional(std::move(text));
 }
 
-/// Under another name first, so that nobody reads half of it.
+/// Writes under another name first, so that no reader gets half of the value.
 Result<void> replace_at(int folder, const std::string& name, std::string_view value) {
   auto suffix = random_bytes(8);
   if (!suffix) return suffix.error();

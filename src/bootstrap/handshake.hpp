@@ -19,7 +19,7 @@ enum class Purpose : std::uint8_t {
   kRendezvous,
   kControl,
   kData,
-  kProbe,  // is answered, and that is all
+  kProbe,  // is answered, and nothing else
 };
 constexpr Purpose kPurposeMax = Purpose::kProbe;
 
@@ -35,7 +35,7 @@ struct Identity {
 enum class Verdict : std::uint8_t {
   kWelcome,
   kAnotherJob,  // the same user's, but not this job
-  kNotNow,      // not in a state to talk about this; come again
+  kNotNow,      // not ready for this; try again
   kStarted,     // rendezvous is over
   kDuplicate,   // there is, or is about to be, a connection between the two
   kGone,        // this job counts the client's rank as failed
@@ -49,11 +49,11 @@ enum class Verdict : std::uint8_t {
 ///   server → client   verdict, HMAC("verdict", c, s, verdict)              33 bytes
 ///
 /// Both nonces are in every code, so nothing can be replayed; the roles differ, so nothing can be
-/// reflected. Before a code is verified the only things looked at are the magic, the version and
-/// one length, which is bounded. It proves who connects; it does not encrypt what follows.
+/// reflected. Before a code is verified, only the magic, the version and one length, which is
+/// bounded, are interpreted. The handshake proves who connects; it does not encrypt what follows.
 ///
-/// Each side is a machine without a socket: wanted() bytes are to be read, exactly so many and
-/// no more, and fed; output() is to be sent. What follows the handshake is never read by it.
+/// Each side is a state machine without a socket: the caller reads exactly wanted() bytes and feeds
+/// them, and sends take_output(). Bytes that follow the handshake are never read by it.
 class Handshake {
  public:
   enum class State : std::uint8_t { kWorking, kProven, kDone, kFailed };
@@ -77,7 +77,7 @@ class Handshake {
 };
 
 /// kWorking until kDone (then verdict() is known) or kFailed: the listener does not know the
-/// secret, or is something else altogether.
+/// secret, or is another kind of server.
 class ClientHandshake : public Handshake {
  public:
   /// `nonce` is random, of kNonceBytes.
@@ -100,7 +100,7 @@ class ServerHandshake : public Handshake {
   void feed(std::string_view bytes);
   const Identity& identity() const { return identity_; }
   void answer(Verdict verdict);
-  /// Whether the client has got our code and owes us its own.
+  /// Whether the client has got our code and has yet to send its own.
   bool challenged() const { return stage_ != Stage::kHello; }
 
  private:

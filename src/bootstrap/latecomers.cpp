@@ -38,7 +38,7 @@ class Porter {
   Porter& operator=(const Porter&) = delete;
   ~Porter() { stop(Deadline::after(0s)); }
 
-  /// Gives those who are on their way a little time.
+  /// Leaves a little time to ranks that are about to connect.
   void stop_at_exit() { stop(Deadline::after(exit_time_)); }
   bool done() const { return done_.load(); }
 
@@ -83,7 +83,7 @@ class Porter {
     return {[this](const Identity& identity) {
               if (identity.purpose != Purpose::kRendezvous) return Verdict::kNotNow;
               if (identity.job != job_id_) return Verdict::kAnotherJob;
-              // Who knows already comes for the next job, for which rank 0 is not ready yet.
+              // A rank that was told comes for the next job, for which rank 0 is not ready yet.
               return absent_.contains(identity.rank) ? Verdict::kWelcome : Verdict::kNotNow;
             },
             [this](const Identity& identity, Descriptor socket) {

@@ -11,17 +11,19 @@
 
 namespace farandole {
 
-/// After a start that failed, rank 0's process goes on listening: ranks that come only now are told
-/// why there is no job, instead of looking for rank 0 until their time is up.
+/// After a start that failed, keeps rank 0's process listening: ranks that come only now are told
+/// why there is no job, so that they do not look for rank 0 until they time out.
 ///
-/// It ends when all of `absent` have come, when the time to start is up, when this process starts
-/// another job as rank 0 that may need the port, and 5 s after the process begins to exit, which
-/// waits for it; 1 s if the failure is that the time was up, as it soon is for them.
+/// Listening ends when all of `absent` have come, when Job::start_timeout has passed since the
+/// failure, or when this process starts another job as rank 0 that may need the port. At its exit
+/// the process waits for this at most 5 s, or 1 s if the start has timed out, since the others soon
+/// time out as well.
+///
 /// Threads   any; it has a thread of its own.
 void tell_latecomers(const Job& job, std::unique_ptr<Listener> listener, const Error& failure,
                      std::set<int> absent);
 
-/// Ends it and frees the port, unless `job` takes any port.
+/// Ends that and frees the port, unless `job` takes any port.
 void forget_latecomers(const Job& job);
 
 }  // namespace farandole

@@ -10,21 +10,22 @@ namespace farandole {
 namespace {
 
 using namespace std::chrono_literals;
-// How long a leaving rank remains a neighbour at least: in this time its departure reaches
-// everybody, and when all leave, all learn of it over the existing links.
+// How long a leaving rank remains a neighbour at least. In this time its departure reaches all
+// ranks, and if all ranks leave, all learn of it over the existing links.
 constexpr auto kStay = 250ms;
-// A rank that leaves stays a neighbour for kStay. New edges are made when its link closes, or after
-// this time by those that had no link with it.
+// A rank that leaves stays a neighbour for kStay. Ranks that had a link with it make new links when
+// that one closes, the others after this time.
 constexpr auto kLeavingDelay = 300ms;
 constexpr std::size_t kReadBytes = 64 << 10;        // per link and turn
 constexpr std::size_t kBacklogBytesMax = 64 << 20;  // unsent to a neighbour that does not read
 constexpr int kBeatsPerTimeout = 6;
-constexpr int kQuietPart = 3;  // of the timeout: from then on a silent rank is asked
-// By so much later than the timeout a rank is given up: the last beat may be a sixth of the timeout
-// old when an outage begins, and a question asked in it delays the next by a twelfth.
+constexpr int kQuietPart = 3;  // a rank that is silent for timeout / kQuietPart is probed
+// A rank is given up timeout / kSpareParts after the timeout: when an outage begins, the last beat
+// may be a sixth of the timeout old, and a probe sent in the outage delays the next one by a
+// twelfth.
 constexpr int kSpareParts = 4;
-// So many timeouts a rank may be silent on its link and answer questions. An outage delays what was
-// sent in it by no more than its own length.
+// For how many timeouts a rank may be silent on its link while it answers probes. An outage delays
+// what was sent in it by no more than its own length.
 constexpr int kDelaysMax = 3;
 
 }  // namespace
@@ -46,8 +47,8 @@ Links::Links(const Job& job, const Roster& roster, Probes& probes, const Session
 void Links::watch(PollSet& set) {
   for (auto& [rank, link] : links_) {
     link.channel.watch(set);
-    if (!link.finished) set.wake_by(link.beat_at);  // no beat follows the last word
-    // Later the probes wake it, which end when they are answered for long.
+    if (!link.finished) set.wake_by(link.beat_at);  // no beat follows the last message
+    // From then on the probes wake it; they end when they have been answered for long.
     const auto ask_at = link.read_at + job_.timeout / kQuietPart;
     if (ask_at > turned_at_) set.wake_by(ask_at);
   }
@@ -82,7 +83,7 @@ Verdict Links::admit(int rank) const {
   if (rank < 0 || rank >= job_.size || rank == self_) return Verdict::kNotNow;
   if (phase_ == Phase::kClosing) return Verdict::kNotNow;
   if (log_.failed(rank)) return Verdict::kGone;
-  // Of two calls between the same two ranks the child's counts.
+  // If two ranks call each other, the call of the child counts.
   const auto call = calls_.find(rank);
   const bool calling = call != calls_.end() && call->second.dial;
   const auto link = links_.find(rank);
@@ -205,7 +206,7 @@ void Links::understand(int rank, Link& link, const Frame& frame) {
   learn(Departure{Rank{rank}, false, "sent a malformed control message", ""});
 }
 
-/// If no departure came before, and this rank is not closing, the end of a link is a death.
+/// The end of a link is a death, unless a departure came before or this rank has ended the link.
 void Links::end_of(int rank, Link& link) {
   link.dead = true;
   if (log_.departure(rank)) {
@@ -223,8 +224,8 @@ void Links::expel(int rank) {
   found->second.dead = true;
 }
 
-/// The others have given this rank up, for instance because it was stopped for too long. They
-/// will not talk to it again, so to this rank they are all gone.
+/// The others have given this rank up, for instance because it was stopped for too long. They will
+/// not talk to it again, so this rank counts all of them as gone.
 void Links::cut_off(int by, const std::string& reason) {
   if (phase_ != Phase::kMember) return;
   for (auto& [rank, link] : links_) link.dead = true;
@@ -251,7 +252,7 @@ void Links::close() {
 
 void Links::keep_time() {
   const auto now = Clock::now();
-  // If this process itself was stopped, its neighbours' silence is its own.
+  // If this process itself was stopped, the silence is its own, not that of its neighbours.
   const auto lost = now - turned_at_ > job_.timeout / 2 ? now - turned_at_ : 0ns;
   turned_at_ = now;
   for (auto& [rank, link] : links_) {
@@ -299,8 +300,8 @@ void Links::keep_time(int rank, Link& link, Clock::time_point now) {
 
 void Links::sweep() {
   std::erase_if(links_, [](const auto& entry) { return entry.second.dead; });
-  // A call under way is let finish: the other side may have taken it for a link already, and
-  // would take its end for a death.
+  // A call under way may finish: the other side may have taken it for a link already, and would
+  // take its end for a death.
   std::erase_if(calls_,
                 [this](const auto& entry) { return !entry.second.dial && !wanted(entry.first); });
 }

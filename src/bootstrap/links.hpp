@@ -17,27 +17,28 @@
 
 namespace farandole {
 
-/// This rank's control sockets to its neighbours in the tree. They tell who is alive and carry all
-/// membership events.
+/// This rank's control sockets to its neighbours in the tree. They show which ranks are alive, and
+/// carry all membership events.
 ///
-/// A link that ends without a departure means a death. A rank that gives no sign of life for
-/// Job::timeout, not even over a fresh connection, has failed. What a shorter outage delayed is
-/// waited for. Events go out on every link before this rank acts on them. When a neighbour has gone
-/// the tree changes (tree.hpp), and both ends of each new edge call each other, the child at once
-/// and the parent a little later: so a rank that died unnoticed, because its neighbours died with
-/// it, is found by its new neighbours. A new link starts with all events so far, hence whatever one
-/// living rank knows all living ranks come to know.
+/// A link that ends without a departure means that the neighbour has died. A rank that gives no
+/// sign of life for Job::timeout, not even over a new connection, has failed; what a shorter outage
+/// delays is waited for. This rank sends an event on every link before it acts on it. When a
+/// neighbour has gone, the tree changes (tree.hpp), and both ends of each new edge call each other,
+/// the child at once and the parent a little later. So a rank whose death nobody noticed, because
+/// its neighbours died with it, is found by its new neighbours. A new link starts with all events
+/// so far, so whatever one living rank knows, all living ranks learn.
 ///
-/// Starting: a rank that is ready, and whose children in the whole tree are, tells its parent. Once
-/// this reaches rank 0 it floods that the job has started. Nobody works around a rank that departs
-/// before: without it the job does not start.
+/// Starting: a rank tells its parent when it is ready and both its children in the whole tree have
+/// told it the same. When rank 0 has heard this, it floods that the job has started. A rank that
+/// departs before that is not replaced in the tree: without it the job does not start.
 ///
-/// Leaving: the departure is flooded. Then the rank stays until everybody else has departed too, or
-/// until 250 ms have passed and every neighbour has heard it, also those that it gets in the place
-/// of others who leave. Then it ends its links in order, reading each to its end. Events also go
-/// back to whoever sent them, so a neighbour that sends this rank its own departure has heard it.
-/// Hence no event is lost when many leave at once: a rank that knows it stays until its neighbours
-/// do. Session ends the wait for one that does not answer.
+/// Leaving: the departure is flooded. Then the rank stays until all others have departed too, or
+/// until 250 ms have passed and every neighbour has heard of the departure, also neighbours that
+/// take the place of other leaving ranks. Then it ends its links in order, reading each to its end.
+/// Events also go back to the rank that sent them, so a neighbour that sends this rank its own
+/// departure has heard of it. Hence no event is lost when many ranks leave at once: a rank that
+/// knows an event stays until its neighbours know it. Session ends the wait for a neighbour that
+/// does not answer.
 ///
 /// Threads   the control thread only.
 /// Blocking  nothing blocks.
@@ -54,11 +55,11 @@ class Links {
 
   void learn(const Departure& departure);
   void flood(std::string_view message);
-  /// This rank has what it needs to begin.
+  /// Says that this rank has what it needs to begin.
   void ready();
   void leave(std::string_view state, std::string_view reason = "shut down");
   bool closed() const;
-  /// Drops what is still open.
+  /// Drops the links and calls that are still open.
   void close();
   bool leaving() const { return phase_ != Phase::kMember; }
   /// Whether that rank has left in order.
@@ -72,11 +73,11 @@ class Links {
     Channel channel;
     FrameReader frames{kControlBytesMax};
     Clock::time_point heard_at{}, beat_at{};
-    Clock::time_point read_at{};  // the link itself, whatever probes say
+    Clock::time_point read_at{};  // from the link itself, without probes
     bool knows = false;           // has heard of our departure
-    bool told = false;            // that all from here downwards are ready
-    bool finished = false;        // we have sent our last
-    bool dead = false;            // to be swept
+    bool told = false;            // that this rank and all ranks below it are ready
+    bool finished = false;        // we send no more
+    bool dead = false;            // to be removed by sweep()
   };
   /// An edge of the tree that is to become a link.
   struct Call {

@@ -74,7 +74,7 @@ void Listener::converse(Visitor& visitor, const Admission& admission) {
     const bool greeting = !handshake.challenged();
     handshake.feed(bytes);
     if (greeting && visitor.channel.hung_up()) {
-      visitor.done = true;  // it grew tired of waiting for us, which is not its fault
+      visitor.done = true;  // it timed out while it waited for us, which is not its fault
       return;
     }
     visitor.channel.send(handshake.take_output());
@@ -88,7 +88,7 @@ void Listener::converse(Visitor& visitor, const Admission& admission) {
   } else if (handshake.state() == Handshake::State::kFailed) {
     drop(visitor);
   } else if (visitor.channel.ended()) {
-    // Whoever hangs up on our proof does not share our secret.
+    // A visitor that hangs up after our proof does not share our secret.
     if (handshake.challenged()) drop(visitor);
     visitor.done = true;
   }

@@ -16,15 +16,15 @@ namespace farandole {
 
 /// The one port of a process: accepts connections and lets each prove itself.
 ///
-/// A visitor that fails the handshake, says more than it may, or is not done in time is dropped
-/// and counted, as is one that hangs up on our proof; one that just goes away is not. Of more
-/// than `visitors_max` at once the oldest is dropped, so that whoever holds connections open
-/// shuts nobody out; members try again.
+/// A visitor that fails the handshake, sends more than it may, is not done in time, or hangs up
+/// after our proof is dropped and counted; one that just goes away is not counted. If there are
+/// more than `visitors_max` at once, the oldest is dropped, so that a client that holds connections
+/// open shuts nobody out; members try again.
 ///
 /// Threads   one at a time; rejected_connections() from any.
 class Listener {
  public:
-  /// Who decides about visitors that have proved themselves, and takes those it welcomes.
+  /// Decides about visitors that have proved themselves, and takes over those that are welcome.
   struct Admission {
     std::function<Verdict(const Identity&)> admit;
     std::function<void(const Identity&, Descriptor)> enter;
@@ -40,12 +40,12 @@ class Listener {
   int fd() const { return socket_.fd(); }
   void watch(PollSet& set);
   void serve(const PollSet& set, const Admission& admission);
-  /// No more visitors; what they were refused before stays counted.
+  /// Drops all visitors and accepts no more; those that were rejected before stay counted.
   void close() {
     socket_.close();
     visitors_.clear();
   }
-  /// Whether visitors cannot be let in for want of descriptors; it tries again all the same.
+  /// Whether visitors cannot be accepted because no descriptors are left; it keeps trying.
   bool exhausted() const { return exhausted_; }
   std::uint64_t rejected_connections() const { return rejected_.load(std::memory_order_relaxed); }
 
@@ -65,7 +65,7 @@ class Listener {
   std::size_t visitors_max_;
   Clock::duration handshake_time_;
   std::size_t slot_ = PollSet::kNoSlot;
-  Clock::time_point rest_until_{};  // out of descriptors: accept again from here on
+  Clock::time_point rest_until_{};  // after a failed accept(): accept again from then on
   bool exhausted_ = false;
   std::list<Visitor> visitors_;  // oldest first
   std::atomic<std::uint64_t> rejected_{0};

@@ -102,7 +102,7 @@ Result<void> publish_meeting(Job& job, const Endpoint& listener) {
   const std::size_t count = std::min(hosts.size() + 1, kEndpointsMax);
   word.u32(static_cast<std::uint32_t>(count));
   for (std::size_t i = 0; i + 1 < count; ++i) word.text(hosts[i]).u16(listener.port);
-  // The last resort, for hosts that are one and do not know it.
+  // The last resort, for ranks that share a host and do not know it.
   word.text("127.0.0.1").u16(listener.port);
   job.address = hosts.empty() ? "127.0.0.1" : hosts.front();
   job.port = listener.port;

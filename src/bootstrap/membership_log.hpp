@@ -44,9 +44,9 @@ std::optional<Notice> decode_notice(std::string_view payload);
 
 /// All membership events so far, in the order in which this rank learnt of them.
 ///
-/// Every link carries them from the beginning and in this order, so no rank hears what another did
-/// because of an event before the event itself. All departures and the start are kept, of the
-/// notices the latest.
+/// Every link carries them from the beginning and in this order. So if a rank acts on an event, no
+/// other rank hears of that before it hears of the event. All departures and the start are kept; of
+/// the notices only the latest.
 ///
 /// Threads   one at a time.
 class MembershipLog {
@@ -59,7 +59,7 @@ class MembershipLog {
   /// The frame to pass on, or none if this is not new or names no rank of the job.
   std::optional<std::string> add(const Departure& departure);
   std::optional<std::string> add(const Notice& notice);
-  /// That every rank is ready to begin.
+  /// The same, for the event that every rank is ready to begin.
   std::optional<std::string> add_start();
 
   const Gone& gone() const { return gone_; }

@@ -12,7 +12,8 @@
 
 namespace farandole {
 
-/// The sum of what a store holds under `key`, digits or nothing yet, and of `amount`.
+/// Adds `amount` to the number that a store holds under `key`: `digits`, or nothing yet.
+///
 /// Errors    kInvalidArgument if the store holds something else there, or the sum is too large.
 inline Result<std::int64_t> add_to_text(std::string_view digits, std::int64_t amount,
                                         const std::string& key) {

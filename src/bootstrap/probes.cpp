@@ -11,7 +11,7 @@ namespace {
 using namespace std::chrono_literals;
 constexpr int kProbesPerTimeout = 12;
 constexpr Clock::duration kIntervalMin = 50ms;
-// One question may be lost, or come to a process that has no time.
+// One probe may be lost, or reach a process that has no time.
 constexpr int kUnansweredMax = 1;
 
 }  // namespace

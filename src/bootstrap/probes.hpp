@@ -12,10 +12,10 @@
 
 namespace farandole {
 
-/// Asks ranks from which nothing comes whether they are alive and can be reached, again and again.
+/// Probes silent ranks again and again, to find out whether they are alive and can be reached.
 ///
-/// Each time a connection of its own: what an outage has delayed on another waits there for a
-/// retransmission that may take as long as the outage did. The answer is a handshake, so the
+/// Each probe uses a new connection: on an old one, what an outage has delayed waits for a
+/// retransmission, which may take as long as the outage did. The answer is a handshake, so the
 /// process itself has to give it.
 ///
 /// Threads   the control thread only.
@@ -24,14 +24,14 @@ class Probes {
  public:
   Probes(const Job& job, const Roster& roster);
 
-  /// Asks that rank from now on; ends a little after the last call.
+  /// Probes that rank from now on; ends a little after the last call.
   void want(int rank);
   void watch(PollSet& set);
   void serve(const PollSet& set);
 
-  /// When that rank answered last, of those that are asked.
+  /// When that rank last answered; none if it is not probed or has not answered.
   std::optional<Clock::time_point> answered(int rank) const;
-  /// Since when every question to it was answered; none while it does not.
+  /// Since when that rank has answered, except for single lost probes; none while it does not.
   std::optional<Clock::time_point> reachable_since(int rank) const;
 
  private:

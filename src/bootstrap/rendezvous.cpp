@@ -56,17 +56,17 @@ Result<ListenAddress> choose_listen_address(const Job& job) {
     }
     return address;
   }
-  // A name that nobody knows yet may be known soon; finding rank 0 is where that matters.
+  // A name that cannot be resolved yet may be soon. The search for rank 0 reports it if not.
   const auto addresses = resolve(job.address);
   const Address first = addresses ? addresses->front() : Address{};
   const bool six = first.storage.ss_family == AF_INET6;
-  // Of a host's own name 127.0.1.1 is what only this host says.
+  // Some hosts resolve their own name to 127.0.1.1, which is true on that host only.
   if (addresses && is_loopback(first) && names_loopback(job.address)) {
     address.bound = address.published = six ? "::1" : "127.0.0.1";
   } else if (!address.published.empty() && job.rank != Rank{0}) {
     address.bound = address.published;
   } else {
-    address.bound = six ? "::" : "0.0.0.0";  // rank 0 is to be found at the job's address as well
+    address.bound = six ? "::" : "0.0.0.0";  // rank 0 must also be reached at the job's address
   }
   return address;
 }

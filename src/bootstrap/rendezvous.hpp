@@ -12,24 +12,28 @@
 
 namespace farandole {
 
-/// Opens this process's listener: rank 0's at the launcher's socket or the first free port of
-/// the job, the others' at any port, on Job::interface if that is set. A job whose address is
-/// "localhost" or a loopback address listens there only, so that it is out of reach of other hosts;
-/// another name that this host takes for its loopback, as Debian does its own, others may resolve
-/// to a real address. `published` becomes what the others are told; its host is empty if that is
-/// not known yet. Where a store finds rank 0, a job on one host listens at its loopback. Errors
-/// kInvalidArgument naming address and ports when none is free.
+/// Opens this process's listener: rank 0's at the launcher's socket or the first free port of the
+/// job, the others' at any port, on Job::interface if that is set. If the job's address is
+/// "localhost" or a loopback address, this process listens on loopback only, out of reach of other
+/// hosts. Any other name that this host resolves to loopback, as Debian does its own name, does not
+/// count, since other hosts may resolve it to a real address. If a store finds rank 0, a job on one
+/// host listens on loopback. `published` becomes what the others are told; its host is empty if
+/// that is not known yet.
+///
+/// Errors    kInvalidArgument naming address and ports when none is free.
 Result<Descriptor> open_listener(const Job& job, Endpoint& published);
 
 /// Brings all ranks of the job together at rank 0 and gives each the same roster. `self` is this
 /// process. `meeting` is where the others look for rank 0; none: at the job's address and ports.
-/// Blocks until `deadline`. After a failure `absent` is, at rank 0, who may still come and has not
-/// been told.
+/// After a failure `absent` has, at rank 0, the ranks that may still come and have not been told.
+///
 /// Errors    as Session::start().
+/// Blocking  rank 0 until `deadline`, and 1 s more to tell a failure; the others until `deadline`
+///           to find rank 0, then for at most Job::start_timeout and 5 s more.
 Result<Roster> rendezvous(const Job& job, std::vector<Endpoint> meeting, Listener& listener,
                           Registration self, Deadline deadline, std::set<int>& absent);
 
-/// The two sides of it.
+/// The two sides of it: rank 0, and the others.
 Result<Roster> assemble(const Job& job, Listener& listener, Registration self, Deadline deadline,
                         std::set<int>& absent);
 Result<Roster> attend(const Job& job, std::vector<Endpoint> meeting, Listener& listener,
@@ -39,8 +43,8 @@ Result<Roster> attend(const Job& job, std::vector<Endpoint> meeting, Listener& l
 enum class RendezvousFrame : std::uint8_t { kRegister = 1, kRoster = 2, kFailure = 3 };
 inline constexpr std::size_t kRegistrationBytesMax = 64 << 10;
 inline constexpr std::size_t kRosterBytesMax = 64 << 20;
-/// A sentence for errors about ranks that do not find each other where the job's address is the
-/// loopback of this host, else nothing.
+/// A sentence for errors of ranks that do not find each other, if the job's address is the loopback
+/// of this host; else nothing.
 std::string loopback_hint(const Job& job);
 std::string encode_failure(const Error& error);
 Error decode_failure(std::string_view bytes);

@@ -8,7 +8,7 @@
 namespace farandole {
 namespace {
 
-constexpr std::size_t kMemberBytesMin = 20;  // encoded; bounds what a count may announce
+constexpr std::size_t kMemberBytesMin = 20;  // encoded; limits the count that a message may claim
 
 Error malformed(const std::string& what) {
   return Error{ErrorKind::kInternal, "a member sent a malformed " + what + "."};

@@ -21,8 +21,8 @@ struct Registration {
   int size = 0;       // of the job, as it was told
 };
 
-/// What rank 0 hands out: who is where, and a random name for this run of the job, so that
-/// what is left of an earlier run with the same id cannot join.
+/// What rank 0 hands out: where each rank is, and a random name for this run of the job, so that
+/// processes left from an earlier run with the same id cannot join.
 struct Roster {
   std::string run;
   Members members;

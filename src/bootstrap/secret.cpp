@@ -38,7 +38,7 @@ std::string octal(mode_t mode) {
   return text;
 }
 
-/// The open file itself is examined, so that it cannot be exchanged between look and read.
+/// Checks the open file itself, so that it cannot be exchanged between check and read.
 Result<void> check_privacy(int fd, const std::string& path) {
   struct stat status;
   if (fstat(fd, &status) != 0) return system_error("examine", path);
@@ -110,8 +110,8 @@ Result<void> write_file(const std::string& path, const std::string& text) {
   return {};
 }
 
-/// Writes the whole file under a name of its own first and then gives it its place, unless
-/// another process was faster; so no one ever reads half a secret.
+/// Writes the whole file under a name of its own first and then puts it in place, unless another
+/// process was faster, so that no process ever reads half a secret.
 Result<void> create_secret(const std::string& folder, const std::string& path) {
   if (auto made = make_folders(folder); !made) return made.error();
   auto bytes = random_bytes(kSecretBytes);
@@ -147,7 +147,7 @@ Result<Secret> user_secret() {
   return read_secret(path);
 }
 
-/// Advice that an old kernel does not know changes nothing there.
+/// Advice that an old kernel does not know has no effect there.
 char* map_secret(std::size_t bytes) {
   void* const base =
       mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

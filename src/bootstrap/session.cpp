@@ -71,8 +71,8 @@ class LauncherPipe {
   std::optional<Clock::time_point> kill_at_;
 };
 
-/// Launchers may not know who shares a host: the local ranks that they gave count where they number
-/// the members of a host from 0 on; elsewhere these get their places in it.
+/// Launchers may not know which ranks share a host. On a host whose members the launcher numbered
+/// from 0 on without gaps, local ranks stay; on others the members are numbered in order of rank.
 void settle_local_ranks(Members& members) {
   std::map<std::string, std::vector<Member*>> hosts;
   for (Member& member : members) hosts[member.host_id].push_back(&member);
@@ -183,7 +183,7 @@ class LiveSession final : public Session {
     return socket;
   }
 
-  /// On the control thread: tells the others and this rank's own listener.
+  /// On the control thread: tells the other ranks and this rank's own Events.
   void report(int peer, std::uint64_t bytes) {
     const std::string what = std::to_string(bytes) + " bytes of data";
     if (events_.stalled) events_.stalled(job_.rank, Rank{peer}, what);
@@ -257,7 +257,7 @@ class LiveSession final : public Session {
     if (identity.purpose == Purpose::kRendezvous) {
       if (job_.rank != Rank{0}) return Verdict::kNotNow;
       if (identity.job != job_.id) return Verdict::kAnotherJob;
-      // Who has left may be back for another session, for which this process is not ready yet.
+      // A rank that has left may be back for a session for which this process is not ready yet.
       const bool back = links_.leaving() || links_.left(identity.rank);
       return back ? Verdict::kNotNow : Verdict::kStarted;
     }
@@ -317,7 +317,7 @@ Registration introduce(const Job& job, std::map<std::string, std::string> record
   return self;
 }
 
-/// This process among the others: its listener, and what all of them know.
+/// This process's listener, and the roster that all ranks have.
 struct Seat {
   std::unique_ptr<Listener> listener;
   Roster roster;
@@ -376,7 +376,7 @@ Result<std::unique_ptr<Session>> Session::start(const Job& given,
     if (!met) return met.error();
     seat = *std::move(met);
   }
-  job.store.reset();  // of no use any more
+  job.store.reset();  // not needed any more
   settle_local_ranks(seat.roster.members);
   return std::unique_ptr<Session>(std::make_unique<LiveSession>(
       job, std::move(seat.roster), std::move(seat.listener), std::move(events), std::move(bell)));

@@ -80,7 +80,7 @@ void absorb(State& state, std::string_view blocks) {
   explicit_bzero(&block, sizeof block);
 }
 
-/// A key of a block at most, masked, with room for `more` bytes of what it signs.
+/// A key of at most a block, padded and masked, with room for `more` bytes of what it signs.
 std::string masked(std::string_view key, char mask, std::size_t more) {
   std::string block;
   block.reserve(kBlockBytes + more);
@@ -121,7 +121,7 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     difference = static_cast<unsigned char>(difference | (a[i] ^ b[i]));
   }
-  // Kept from the optimizer, which could otherwise leave the loop at the first difference.
+  // Hidden from the optimizer, which could otherwise leave the loop at the first difference.
   const volatile unsigned char result = difference;
   return result == 0;
 }

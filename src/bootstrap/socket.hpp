@@ -17,14 +17,15 @@ namespace farandole {
 /// A file descriptor that this object closes.
 ///
 /// It is closed in forked children too: a data loader's worker that inherited a control socket
-/// would keep it open beyond the death of its rank, and nobody would notice that death.
+/// would keep it open after the death of its rank, and nobody would notice that death.
+///
 /// Threads   distinct objects from any threads.
 class Descriptor {
  public:
   Descriptor() = default;
   explicit Descriptor(int fd);  // negative: none
-  /// What `open` returns, with no moment at which a fork() could inherit it unnoticed. `open` must
-  /// not wait. Leaves errno.
+  /// Takes what `open` returns, in such a way that no fork() can inherit it unregistered. `open`
+  /// must not wait. Leaves errno.
   static Descriptor opened_by(const std::function<int()>& open);
   Descriptor(Descriptor&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), ticket_(std::exchange(other.ticket_, 0)) {}
@@ -80,13 +81,14 @@ Result<std::string> interface_address(const std::string& name);
 /// A listening, non-blocking socket. `port` 0: one that the system picks.
 /// Errors    kUnsupported when the port is taken (another may be free), else kInvalidArgument.
 Result<Descriptor> listen_at(const Endpoint& endpoint);
-/// A non-blocking socket whose connection is under way, or with none and errno set.
+/// A non-blocking socket whose connection is under way; on failure an empty one, and errno is set.
 Descriptor start_connecting(const Address& address);
 /// The next waiting connection, non-blocking; none if there is none.
 Descriptor accept_connection(int listener);
 
-/// How a connection under way ended: 0 connected, EINPROGRESS not yet, else an errno. A socket
-/// that was connected to itself, as can happen on a port without listener, counts as refused.
+/// The state of a connection under way: 0 connected, EINPROGRESS not yet, else the errno of its
+/// failure. A socket that was connected to itself, as can happen on a port without a listener,
+/// counts as refused.
 int connection_error(int fd);
 
 }  // namespace farandole

@@ -13,11 +13,11 @@ namespace farandole {
 
 struct Address;
 
-/// What the control plane asks of the system's sockets once they are open, in the system's terms:
-/// non-blocking, with -1 and errno. While one of these is installed it stands in for the system,
-/// for the whole process: for simulations.
+/// The socket calls of the control plane once it listens, with the system's conventions: they do
+/// not block, and fail with -1 and errno. While an object is installed, it replaces the system's
+/// sockets in the whole process, for simulations.
 ///
-/// Threads   install() while nobody uses sockets.
+/// Threads   install() while no thread uses sockets.
 class Sockets {
  public:
   virtual ~Sockets() = default;

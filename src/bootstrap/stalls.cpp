@@ -41,8 +41,8 @@ void Stalls::watch(PollSet& set) {
   if (!flows_.empty()) set.wake_by(due_);
 }
 
-/// A window that the peer has closed is its process's choice, and one too small for a segment is
-/// about to be; its system answers then, or heartbeats miss it.
+/// If the window is closed, the peer's process does not read, and a window too small for a segment
+/// is about to close. In both cases the peer's system answers, or heartbeats find that it does not.
 void Stalls::look(int fd, Flow& flow, Clock::time_point now) {
   tcp_info info{};
   socklen_t length = sizeof info;
@@ -59,8 +59,9 @@ void Stalls::look(int fd, Flow& flow, Clock::time_point now) {
 
 bool Stalls::is_stalled(const Flow& flow, Clock::time_point now) const {
   const auto reachable = probes_.reachable_since(flow.peer);
-  // Probing begins after a while without any progress, and counts from the beginning if the first
-  // question was answered. Without an answer at all heartbeats may tell more, a little later.
+  // Probing begins some time after the last progress. If the peer has answered from the first probe
+  // on, the time counts from that progress, else from its first answer. Without any answer this
+  // waits longer, since heartbeats may tell more.
   const auto start = flow.moved + job_.timeout / 2;
   if (!reachable) return now >= flow.moved + 2 * job_.timeout;
   return now >= (*reachable <= start ? flow.moved : *reachable) + job_.timeout;

@@ -19,7 +19,7 @@ bool is_slurm_task(const Lookup& variable) {
   return variable("SLURM_PROCID") && step && step->size() <= kOrdinaryStepDigits;
 }
 
-/// Slurm's own start-up may set PMI_RANK too; Hydra's variables are complete.
+/// Slurm's own start-up may set PMI_RANK too, but not all of Hydra's variables.
 bool is_hydra(const Lookup& variable) {
   return variable("MPI_LOCALNRANKS") || !is_slurm_task(variable);
 }
@@ -63,7 +63,7 @@ Result<void> complete_flux(Job& job) {
   return {};
 }
 
-// Where the names are from: torch.distributed's documentation of env:// and torchrun's of its
+// Sources of the names: torch.distributed's documentation of env:// and torchrun's of its
 // options (PET_); Horovod, runner/gloo_run.py; Open MPI, mpirun(1); IBM Spectrum MPI and jsrun(1);
 // MVAPICH2, src/pm/mpirun/mpispawn.c; HPE Cray PALS, mpiexec(1); Flux, flux-environment(7); MPICH,
 // src/pm/hydra; Slurm, srun(1); aprun(1); PMIx standard, 4.2; SageMaker training toolkit,
@@ -98,7 +98,7 @@ constexpr std::array kStarters = {
             .local_size = {"HOROVOD_LOCAL_SIZE"},
             .job = {"HOROVOD_GLOO_RENDEZVOUS_ADDR"},
             .step = {"HOROVOD_GLOO_RENDEZVOUS_PORT"}},
-    // Before Open MPI, whose names it sets as well, without a name of the job that is its own.
+    // Before Open MPI: jsrun sets Open MPI's names as well, but none that names the job.
     Starter{.name = "jsrun",
             .meeting = Meeting::kHost,
             .rank = {"JSM_NAMESPACE_RANK"},
@@ -133,8 +133,8 @@ constexpr std::array kStarters = {
             .size = {"FLUX_JOB_SIZE"},
             .job = {"FLUX_JOB_ID"},
             .complete = complete_flux},
-    // Hydra starts MPICH and its relatives, Intel MPI among them. Nothing that it sets is the same
-    // on two hosts and different in two jobs.
+    // Hydra starts MPICH and its relatives, Intel MPI among them. It sets no variable that is equal
+    // on all hosts of a job and differs between jobs.
     Starter{.name = "MPICH",
             .meeting = Meeting::kHost,
             .rank = {"PMI_RANK"},
@@ -164,8 +164,8 @@ constexpr std::array kStarters = {
                       "of the estimator"},
 };
 
-/// Whether a number of processes is more than one: of a number, a range as in torchrun's 1:4, or
-/// a list as SageMaker's; in doubt (torchrun's "auto") it is.
+/// Whether `size` stands for more than one process: a number, a range as in torchrun's 1:4, or a
+/// list as SageMaker's. In doubt (torchrun's "auto") it does.
 bool is_several(const std::string& size) {
   if (size.starts_with('[')) return size.find(',') != std::string::npos;
   return size.substr(size.rfind(':') + 1) != "1";
@@ -196,7 +196,7 @@ std::span<const Starter> starters() {
 
 const Starter* starter_of(const Lookup& variable) {
   const Starter& own = kStarters.front();
-  // Nobody else sets ours, so half of them is a mistake whatever others tell.
+  // No other starter sets our variables, so half of them is a mistake, whatever others tell.
   if (first_set(own.rank, variable) || first_set(own.size, variable)) return &own;
   for (const auto tells : {tells_all, tells_half}) {
     for (const Starter& starter : kStarters) {

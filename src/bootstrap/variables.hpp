@@ -21,9 +21,9 @@ std::optional<std::string> first_variable(std::initializer_list<const char*> nam
 Result<int> integer_variable(const char* name, int low, int high,
                              std::optional<int> fallback = std::nullopt);
 
-/// A name that the processes of one launcher on this host share and no others have: the process
-/// id and start time of the nearest ancestor without `variable` in its environment. It is the
-/// launcher's, also when wrapper scripts lie between.
+/// A name that exactly the processes of one launcher on this host share: the process id and start
+/// time of the nearest ancestor without `variable` in its environment. That ancestor is the
+/// launcher, even if wrapper scripts lie between.
 std::string launcher_identity(const char* variable);
 
 }  // namespace farandole

@@ -43,7 +43,7 @@ class Reader {
   std::int32_t i32() { return static_cast<std::int32_t>(u32()); }
   std::int64_t i64() { return static_cast<std::int64_t>(u64()); }
   bool flag() { return below(2) != 0; }
-  /// A byte less than `end`, zero if it is not.
+  /// A byte less than `end`; for any other byte zero, and ok() is false.
   std::uint8_t below(int end);
   /// The length of a list whose elements take at least so many bytes each; zero if the rest of the
   /// message cannot hold it, so that a damaged length allocates nothing.
@@ -51,7 +51,7 @@ class Reader {
   /// A rank of a job: zero or more.
   std::int32_t rank();
   std::string text();
-  /// What was read makes sense only if this holds.
+  /// Makes ok() false unless this holds; without it what was read makes no sense.
   void require(bool condition) { ok_ = ok_ && condition; }
   bool ok() const { return ok_; }
   /// Everything was there and nothing is left.
@@ -78,8 +78,8 @@ class FrameReader {
  public:
   explicit FrameReader(std::size_t payload_bytes_max) : payload_bytes_max_(payload_bytes_max) {}
   void feed(std::string_view bytes) { buffer_.append(bytes); }
-  /// The next whole frame, or none. After a frame that is too long or has no type there is none
-  /// for ever, and broken() is true.
+  /// The next whole frame, or none. After a frame that is too long or has no type there are no
+  /// more, and broken() is true.
   std::optional<Frame> next();
   bool broken() const { return broken_; }
 

@@ -11,7 +11,8 @@ namespace {
 template <class Real>
 constexpr DType kReal = sizeof(Real) == 4 ? DType::kFloat32 : DType::kFloat64;
 
-/// low becomes the combination; `low` and `high` are the same on both ranks that combine.
+/// `into` becomes the combination of `low` and `high`, which are the same on both ranks that
+/// combine.
 template <class Real>
 void combine(std::span<Real> into, std::span<const Real> low, std::span<const Real> high) {
   double dot = 0, low_norm = 0, high_norm = 0;

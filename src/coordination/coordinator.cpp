@@ -14,9 +14,9 @@
 namespace farandole {
 namespace {
 
-// Between two looks of a waiter whose submission another thread works on.
+// How often a waiter checks a submission that another thread works on.
 constexpr auto kSleep = std::chrono::seconds(1);
-// Beyond, every size counts as tiny or as huge.
+// Beyond this, every size counts as tiny or as huge.
 constexpr int kSizeShiftMax = 16;
 
 Result<std::chrono::nanoseconds> time_setting(std::string_view name) {
@@ -41,8 +41,8 @@ Result<bool> wait_until(SubmissionState& state, Deadline give_up) {
   return true;
 }
 
-/// The first coordinator of all ranks finds out what the ranks' clocks say, and starts the
-/// timeline that the environment asks for.
+/// The first coordinator of all ranks measures the offsets between the ranks' clocks, and starts
+/// the timeline that the environment asks for.
 Result<void> start_clock(Context& context, Communicator& communicator, const Membership& membership,
                          Observability& observability) {
   if (communicator.size() != context.size() || observability.clock_known.exchange(true)) return {};

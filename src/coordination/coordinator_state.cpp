@@ -14,14 +14,14 @@ using coordinator::Batch;
 using coordinator::Parameters;
 using coordinator::SharedRequest;
 
-// Pauses between cycles in which nothing changes double up to this one.
+// The pause between cycles doubles up to this while nothing changes.
 constexpr auto kPauseMax = std::chrono::milliseconds(10);
 constexpr int kDoublingsMax = 16;
-// Enough that the next batch is packed while others travel; each holds a fusion buffer.
+// Enough to pack the next batch while others are in flight; each holds a fusion buffer.
 constexpr int kOperationsMax = 4;
 
 std::chrono::milliseconds patience(const CoordinatorOptions& options) {
-  // Half of the warning time, so that whoever is missing is known when it is over.
+  // Half of the warning time, so that the missing ranks are known when it is over.
   return std::chrono::duration_cast<std::chrono::milliseconds>(options.stall_warning) / 2;
 }
 
@@ -149,7 +149,7 @@ Result<Submission> CoordinatorState::join() {
 Result<void> CoordinatorState::configure(const Parameters& parameters) {
   if (!process_->environment.origin.here()) return process_->environment.origin.error("configure");
   const std::lock_guard lock(bell_->mutex);
-  wanted_ = parameters;  // goes out with the next cycle that there is a reason for
+  wanted_ = parameters;  // sent with the next cycle, which this does not start
   return {};
 }
 
@@ -292,7 +292,7 @@ void CoordinatorState::forget(const SubmissionState& done) {
   open_.erase(done.call.name);
 }
 
-/// Those that run are the executor's to end.
+/// The executor ends the submissions that run already.
 void CoordinatorState::fail_everything(const Error& error) {
   std::vector<SharedSubmission> failed;
   {

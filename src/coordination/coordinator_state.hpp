@@ -24,11 +24,12 @@ namespace farandole {
 /// The thread that runs a coordinator's cycles, and what the callers' threads share with it.
 ///
 /// When a cycle starts   A rank with new submissions starts one, at most cycle_time after the
-///                       first of them and at once if somebody waits. A rank whose requests others
-///                       have not made yet goes on with longer and longer pauses. One without any
-///                       sleeps, so that the cycle of the others stays open until it submits
-///                       something too, since before that nothing could be ready everywhere; it
-///                       takes part early only if they call it, to find out who is missing.
+///                       first of them and at once if a caller waits. A rank whose requests are
+///                       still missing on other ranks continues with longer and longer pauses. A
+///                       rank without requests sleeps. The other ranks' cycle stays open until
+///                       it submits something too, since nothing can be ready everywhere before
+///                       that. It takes part earlier only if they call it, to find out which
+///                       ranks are missing.
 class CoordinatorState {
  public:
   CoordinatorState(Context& context, std::shared_ptr<ContextState> process, Communicator control,
@@ -62,7 +63,7 @@ class CoordinatorState {
   std::atomic<bool> stopping_{false};
   CommunicatorNetwork network_;
   coordinator::Controller controller_;  // the thread's
-  int quiet_cycles_ = 0;                // the thread's: since anything changed
+  int quiet_cycles_ = 0;                // the thread's: cycles since the last change
 
   const std::shared_ptr<CycleBell> bell_ = std::make_shared<CycleBell>();
   // Under the bell's mutex.

@@ -19,7 +19,7 @@ namespace {
 
 using coordinator::Ready;
 
-// An operation so small is over sooner than another thread would have woken up for it.
+// An operation of up to this size ends sooner than another thread could wake up for it.
 constexpr std::size_t kInlineBytesMax = 64 * 1024;
 
 std::string title(const std::vector<Ready>& members) {
@@ -177,7 +177,7 @@ Result<void> Executor::run(Flight& flight, Arguments arguments) {
   return {};
 }
 
-/// Gives the batch one piece of memory, with this rank's tensors or the neutral element in it.
+/// Gives the batch contiguous memory, with this rank's tensors or the neutral element in it.
 Result<void> Executor::pack(Flight& flight) {
   const coordinator::TensorRequest& terms = flight.terms();
   for (const Ready& member : flight.members) {
@@ -331,7 +331,7 @@ Result<void> Executor::launch_alltoall(Flight& flight) {
                       .out_counts = out_counts});
 }
 
-/// Memory for a result of this shape, which the caller gets if this rank asked.
+/// Allocates memory for a result of this shape; the caller gets it if this rank asked.
 Result<void> Executor::make_result(Flight& flight, std::vector<std::int64_t> shape) {
   auto made = context_.allocate(size_in_bytes(shape, flight.terms().dtype));
   if (!made) return made.error();

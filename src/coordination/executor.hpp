@@ -21,27 +21,27 @@ namespace farandole {
 
 /// Runs what the controllers agreed on.
 ///
-/// Threads   start() from the cycle thread; a thread of its own ends operations in order. With a
-///           `flights_max` of 1 there is none: start() ends them.
+/// Threads   start() from the cycle thread; the executor's own thread ends operations in order.
+///           With a `flights_max` of 1 that thread does not exist, and start() ends them.
 /// Order     Operations start in the order of start(), and several run at once.
 /// Memory    Batches of several tensors are copied into library-owned memory, unless they already
 ///           lie in place one after the other. Buffers are kept for the next batch.
-/// Blocking  start() while `flights_max` batches are under way; allgather, alltoall and adasum
-///           until the ranks have told each other their sizes, or the whole sum.
+/// Blocking  start() while `flights_max` batches are in flight; for allgather and alltoall until
+///           the ranks have exchanged their sizes, for adasum until the sum is done.
 class Executor {
  public:
   /// `done` is called for each submission of this rank just before its waiters wake.
   Executor(Context& context, std::shared_ptr<ContextState> process, Communicator communicator,
            std::size_t flights_max, std::function<void(SubmissionState&)> done);
-  /// Waits for what is under way.
+  /// Waits for batches in flight.
   ~Executor();
 
-  /// `last`: no other batch follows at once. A small one then ends before this returns, which
-  /// spares it the way through the other thread. `size_shift`: of CallOptions.
+  /// `last`: no other batch follows at once. A small one then ends before this returns, which saves
+  /// the handover to the other thread. `size_shift`: of CallOptions.
   void start(coordinator::Batch batch, std::vector<SharedSubmission> tasks, int size_shift,
              bool last);
 
-  /// Waits until nothing is under way.
+  /// Waits until no batch is in flight.
   void drain();
 
   struct Counts {

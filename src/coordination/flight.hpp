@@ -16,7 +16,7 @@
 
 namespace farandole {
 
-/// A batch on its way: what it moves, and where the results go.
+/// A batch in flight: what it moves, and where the results go.
 struct Flight {
   std::vector<coordinator::Ready> members;
   std::vector<SharedSubmission> tasks;  // by member; null where this rank did not ask
@@ -28,28 +28,28 @@ struct Flight {
   std::byte* out = nullptr;
   Count count;
   Reduction reduction = Reduction::kSum;  // what the communicator does, unless it is Adasum
-  std::size_t divisor = 1;                // of what it gives
+  std::size_t divisor = 1;                // of its result
   std::size_t wide_length = 0;            // not 0: it adds up integers that widen() made
   bool unpack = false;                    // from `out` to the tasks
   int size_shift = 0;                     // of CallOptions
   std::string name;
-  Clock::time_point ready{}, packed{}, started{};  // packed: since when it was being copied
+  Clock::time_point ready{}, packed{}, started{};  // packed: when copying into `buffer` began
 
   const coordinator::TensorRequest& terms() const { return *members.front().response.request; }
-  /// What this rank puts in where the operation divides the first dimension.
+  /// Shape of this rank's input if the operation divides the first dimension.
   std::vector<std::int64_t> own_shape() const;
   /// Bytes of an element in the memory that is reduced.
   Bytes element_size() const;
-  /// Elements of the dtype that the communicator gets.
+  /// How many elements the communicator gets for `elements` of the caller's.
   Count moved(Count elements) const;
-  /// What the communicator is to do for a reduction. It averages by itself where nothing else is
-  /// asked for; else the sum is divided and scaled here, at once, so that it is rounded once.
+  /// Decides what the communicator does for a reduction. It computes a plain average itself; else
+  /// the sum is divided and scaled here, in one step, so that it is rounded once.
   void choose_arithmetic(int rank_count);
-  /// A tensor as it goes into the reduction, scaled.
+  /// Copies a tensor to where it is reduced, scaled or widened if needed.
   void bring(std::byte* target, const void* source_data, Count elements) const;
-  /// Where all tensors are, if they are reduced in place and lie one after the other; else null.
+  /// The start of all tensors, if they are reduced in place and lie one after the other; else null.
   std::byte* in_place_in_order() const;
-  /// What is left to do to a reduction: divisor, postscale, and the way to where the caller looks.
+  /// Completes a reduction: applies divisor and postscale, and copies the results to the caller.
   void complete();
 };
 

@@ -7,9 +7,9 @@
 namespace farandole {
 namespace {
 
-// A look at `stopping`, which is rare.
+// How often a wait checks `stopping`, which is rarely set.
 constexpr auto kSlice = std::chrono::milliseconds(50);
-// Reports are lists of names; more than this is no report.
+// Reports are lists of names; a larger message cannot be one.
 constexpr std::uint64_t kMessageBytesMax = std::uint64_t{1} << 30;
 
 }  // namespace

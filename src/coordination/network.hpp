@@ -13,11 +13,11 @@
 
 namespace farandole {
 
-/// The way between controllers: a communicator of their own.
+/// Connects the controllers, by a communicator of their own.
 ///
 /// Blocking  all_and() waits for ranks that have nothing to say. After each `patience` it calls
-///           `call_idle`, which makes them take part; once `stopping` is set it ends everything in
-///           flight in this process, since a cycle cannot be left halfway.
+///           `call_idle`, which makes them take part. Once `stopping` is set it aborts everything
+///           in flight in this process, since a cycle cannot be left halfway.
 class CommunicatorNetwork : public coordinator::Network {
  public:
   CommunicatorNetwork(Communicator communicator, std::chrono::milliseconds patience,

@@ -67,7 +67,8 @@ Element integer(Kind kind) {
   return element(Value{0});
 }
 
-/// Of a float, given as the bits of 1 and of infinity; the highest bit is the sign.
+/// The element of a float type, whose 1 and infinity are given as bits; the highest bit is the
+/// sign.
 template <class Bits>
 Element floating(Kind kind, Bits one, Bits infinity) {
   constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));

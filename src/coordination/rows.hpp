@@ -31,7 +31,7 @@ inline std::vector<std::int64_t> even_parts(std::int64_t rows, int rank_count) {
   return parts;
 }
 
-/// Elements of so many rows each.
+/// Elements in each of these numbers of rows; a row has `row` elements.
 inline std::vector<std::size_t> elements(const std::vector<std::int64_t>& rows, std::size_t row) {
   std::vector<std::size_t> counts;
   for (const std::int64_t count : rows) counts.push_back(static_cast<std::size_t>(count) * row);

@@ -18,18 +18,19 @@
 
 namespace farandole {
 
-/// What callers and the cycle thread wake each other with. Outlives the coordinator as long as
-/// somebody holds a submission.
+/// Lets callers and the cycle thread wake each other. Outlives the coordinator while a caller still
+/// holds a submission.
 struct CycleBell {
   std::mutex mutex;
   std::condition_variable rung;
-  bool hurried = false;  // somebody waits: the next cycle need not
+  bool hurried = false;  // a caller waits: start the next cycle at once
 };
 
 /// A tensor from submit() until it is done.
 ///
-/// Threads   finished() and sleep_until_finished() from any; the results from any once it is; the
-///           rest from whoever works on it: the cycle thread, then the one that ends operations.
+/// Threads   finished() and sleep_until_finished() from any; the results from any once finished;
+///           the rest from the thread that works on it: the cycle thread, then the one that ends
+///           operations.
 struct SubmissionState {
   explicit SubmissionState(const Origin& made_in) : origin(made_in) {}
 
@@ -58,7 +59,7 @@ using SharedSubmission = std::shared_ptr<SubmissionState>;
 /// Errors    kInvalidArgument naming the tensor and the argument.
 Result<void> check_tensor_call(const TensorCall& call, int rank_count);
 
-/// What the other ranks have to know of it.
+/// What the other ranks have to know about the call.
 coordinator::TensorRequest make_request(const TensorCall& call, const std::string& group,
                                         std::size_t group_size);
 

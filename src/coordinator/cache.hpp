@@ -15,16 +15,16 @@
 namespace farandole::coordinator {
 
 /// Responses that all ranks agreed on once, each at a bit position that is the same on every rank
-/// [Romero22 §4.1]. Entries come, move and go in the order of the responses, which is one on all
-/// ranks.
+/// [Romero22 §4.1]. Entries are added, moved and removed in the order of the responses, which is
+/// the same on all ranks.
 ///
-/// Order     The least recently used entry makes room; the lowest free position is taken.
-/// Memory    About 100 bytes per entry beside the request, which is shared.
+/// Order     The least recently used entry is evicted; a new entry takes the lowest free position.
+/// Memory    About 100 bytes per entry, apart from the request, which is shared.
 class Cache {
  public:
   explicit Cache(std::size_t capacity) : capacity_(capacity) {}
 
-  /// The position whose entry agrees with `request`; none if there is none or it does not.
+  /// The position of the entry of that name, if there is one and it agrees with `request`.
   std::optional<std::uint32_t> find(const TensorRequest& request) const;
   /// The position of the entry of that name, whatever its terms.
   std::optional<std::uint32_t> position(std::string_view name) const;
@@ -35,15 +35,15 @@ class Cache {
     return position < entries_.size() && entries_[position].agreed != nullptr;
   }
 
-  /// Remembers what was agreed, as the most recent. An entry of the same name is replaced, where
-  /// it is.
+  /// Stores what was agreed, as the most recently used. An entry of the same name is replaced in
+  /// its position.
   void put(const SharedRequest& agreed);
-  /// The entry was used.
+  /// Marks the entry as the most recently used.
   void touch(std::uint32_t position);
-  /// Whether it was there.
+  /// Returns whether there was an entry of that name.
   bool erase(std::string_view name);
 
-  /// The entry that makes room next.
+  /// The entry that is evicted next.
   std::optional<std::uint32_t> oldest() const {
     return oldest_ == kNone ? std::nullopt : std::optional(oldest_);
   }

@@ -98,9 +98,9 @@ std::vector<std::uint64_t> Controller::propose(Clock::time_point now) {
   return words;
 }
 
-// Sets the bits of all its requests, or of none. None are set of a rank that joins: rank 0 has to
-// know that these still get data from it; nor of what waits for so long that rank 0 should find
-// out for whom.
+// Sets the bits of all requests of a submission, or of none. None if this rank joins, since rank 0
+// has to know that they still get data from it. None if the submission has waited for so long that
+// rank 0 should find out which ranks are missing.
 bool Controller::offer(Submission& submission, Clock::time_point now,
                        std::span<std::uint64_t> bits) {
   const auto patience = sooner(options_.stall_warning, options_.stall_shutdown);
@@ -160,8 +160,8 @@ std::vector<std::uint32_t> Controller::agreed_positions(std::span<const std::uin
   return positions;
 }
 
-// Ranks that put different names under one label may still have some of them in common; those do
-// not run by themselves.
+// Ranks may disagree on the names under one label and still have some of them in common; those do
+// not run on their own.
 void Controller::keep_whole_groups(std::vector<std::uint32_t>& positions) const {
   std::unordered_map<std::string_view, std::uint32_t> counts;
   for (const std::uint32_t position : positions) {
@@ -257,7 +257,7 @@ void Controller::apply(const Decision& decision) {
   }
 }
 
-// Whether this rank waits for that name in that state; no longer, then.
+// Whether this rank has an open request of that name in that state; if so, closes it.
 bool Controller::answer(const std::string& name, State state) {
   const auto found = open_.find(name);
   if (found == open_.end() || found->second.submission->state != state) return false;

@@ -39,7 +39,7 @@ struct Ready {
                                           // rank that is not in `joined` did
 };
 
-/// What one rank knows, and its side of each cycle. Moves no byte and reads no clock, so that the
+/// What one rank knows, and its part in each cycle. Sends nothing and reads no clock, so that the
 /// same code runs in production, in tests of random interleavings, and as 27,600 ranks in one
 /// process.
 ///
@@ -63,12 +63,12 @@ class Controller {
   std::int32_t rank() const { return options_.rank; }
   std::int32_t rank_count() const { return options_.rank_count; }
 
-  /// Requests that run together, under one label; those without a label run each by itself. Their
-  /// names are not in flight here; group and group_size are set by the caller.
+  /// Adds requests that run together, under one label; without a label each runs by itself. Their
+  /// names must not be in flight on this rank. The caller has set their group and group_size.
   void add(std::vector<SharedRequest> requests, Clock::time_point now);
   bool in_flight(std::string_view name) const { return open_.contains(name); }
-  /// This rank has no more data: it takes part in everything until all ranks have joined. What
-  /// it asked for before still gets its data.
+  /// This rank has no more data: it takes part in everything until all ranks have joined. Its
+  /// earlier requests still get its data.
   void join();
   bool joined() const { return joined_self_; }
 
@@ -78,7 +78,8 @@ class Controller {
   bool pending() const { return joined_self_ || !submissions_.empty(); }
 
   /// [1 + extent / 64, rounded up] words: complemented status bits, then one bit per cache
-  /// position. A rank that has joined sets every bit, but for what it still waits for itself.
+  /// position. A rank that has joined sets every bit, except for requests that it still waits for
+  /// itself.
   std::vector<std::uint64_t> propose(Clock::time_point now);
   void conclude(std::span<const std::uint64_t> all);
   /// Some rank has something that the cache does not decide.
@@ -90,8 +91,8 @@ class Controller {
   Decision decide(Report&& all, Clock::time_point now);
   void apply(const Decision& decision);
   std::vector<Ready> ready() { return std::move(ready_); }
-  /// Set when every rank has joined, until taken: the rank that joined last, of several in one
-  /// cycle the highest.
+  /// The rank that joined last, once all ranks have joined; if several did so in one cycle, the
+  /// highest. None when called again.
   std::optional<std::int32_t> take_all_joined() { return std::exchange(all_joined_, {}); }
   /// Rank 0 only: sentences for the log, each stall once: "tensor 'x' (allreduce sum float32[3])
   /// waits since 61 s for ranks 2 and 5; ranks 0, 1, 3 and 4 have asked for it".
@@ -107,7 +108,7 @@ class Controller {
     std::uint64_t hits = 0;           // requests of this rank that the cache answered
     std::uint64_t misses = 0;         // and those that were reported to rank 0
     std::uint64_t evictions = 0;      // from the cache, to make room
-    std::uint64_t invalidations = 0;  // from the cache, because a rank's terms were others
+    std::uint64_t invalidations = 0;  // from the cache, because a rank's terms were different
   };
   Statistics statistics() const;
   const Cache& cache() const { return cache_; }
@@ -146,8 +147,8 @@ class Controller {
   std::unordered_map<std::string_view, Entry> open_;  // by name
   std::vector<std::uint32_t> positions_;              // scratch of offer()
   std::shared_ptr<const RankSet> joined_;             // the same on every rank
-  bool joined_self_ = false;                          // called for
-  bool join_proposed_ = false;  // since a cycle began: nothing is offered as a hit any more
+  bool joined_self_ = false;                          // join() was called
+  bool join_proposed_ = false;  // before this cycle began: nothing is offered as a hit any more
   bool join_reported_ = false;
   bool changed_ = false, talks_ = false, anybody_changed_ = false;
   std::vector<Ready> ready_;

@@ -13,10 +13,11 @@ namespace farandole::coordinator {
 namespace {
 
 constexpr std::uint64_t kEndless = std::numeric_limits<std::uint64_t>::max();
-// In the host's memory, copies to a shared buffer and back take longer than an operation more.
+// In host memory, from this size on, copies to a shared buffer and back take longer than a separate
+// operation.
 constexpr std::uint64_t kAloneBytesMin = std::uint64_t{1} << 20;
 
-// Saturated, since a shape is whatever a caller wrote.
+// Saturates, since a caller may give any shape.
 std::uint64_t bytes_of(const TensorRequest& request) {
   std::uint64_t bytes = size_of(request.dtype).value();
   for (const std::int64_t size : request.shape) {
@@ -31,7 +32,7 @@ bool fusible(const Ready& ready) {
          !request.adasum;
 }
 
-// Whether two fusible ones may share a buffer.
+// Whether two fusible responses may share a buffer.
 bool of_one_kind(const Ready& a, const Ready& b) {
   const TensorRequest& x = *a.response.request;
   const TensorRequest& y = *b.response.request;
@@ -66,7 +67,8 @@ class Packer {
 
   void close() { open_.reset(); }
 
-  // Behind the small ones before it, if they have room; past a large one, which stays alone.
+  // A small one joins the small ones before it, if they have room, even past a large one, which
+  // stays alone.
   void add_alone(Ready ready) {
     const std::uint64_t bytes = bytes_of(*ready.response.request);
     const bool small = bytes < kAloneBytesMin || ready.response.request->device >= 0;
@@ -83,7 +85,7 @@ class Packer {
     batches_.push_back(single(std::move(ready)));
   }
 
-  // To its group, wherever that began: the cache may hold its members far apart.
+  // Adds it to its group, wherever that began: the cache may hold the members far apart.
   void add_member(Ready ready) {
     const std::string& label = ready.response.request->group;
     std::vector<std::size_t>& places = places_[label];

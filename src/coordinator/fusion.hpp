@@ -9,16 +9,16 @@
 
 namespace farandole::coordinator {
 
-/// Responses that run as one operation, in one buffer, one after the other without gaps.
+/// Responses that run as one operation, contiguous in one buffer.
 struct Batch {
   std::vector<Ready> members;  // at least one
 };
 
-/// Packs neighbours into batches of at most `threshold_bytes`. Allreduces of one dtype, reduction,
-/// factor, device and set of joined ranks fuse, in the host's memory those of less than 1 MiB, also
-/// past larger ones; everything else, errors too, stays alone. A group is in one batch per dtype
-/// whatever its size, and nothing else is in it. Depends on its arguments only, which are the same
-/// on every rank: `own` is not looked at.
+/// Packs neighbours into batches of at most `threshold_bytes`. Allreduces fuse if they have the
+/// same dtype, reduction, factors, device and set of joined ranks; in host memory only those of
+/// less than 1 MiB, even with larger ones in between. Everything else, errors included, stays
+/// alone. A group forms one batch for each such combination, whatever its size, with nothing else
+/// in it. The result depends only on what is the same on every rank: `own` is not read.
 std::vector<Batch> fuse(std::vector<Ready> ready, std::uint64_t threshold_bytes);
 
 }  // namespace farandole::coordinator

@@ -13,8 +13,8 @@
 namespace farandole::coordinator {
 namespace {
 
-// Fewest bytes that one element of a list takes; a count that announces more than the rest of
-// the message can hold is refused before anything is allocated.
+// Fewest bytes that one element of a list takes. A count of more elements than the rest of the
+// message can hold is refused before anything is allocated.
 constexpr std::size_t kTextBytesMin = 4;
 constexpr std::size_t kRunBytes = 8;
 constexpr std::size_t kDimensionBytes = 8;
@@ -47,7 +47,7 @@ void write(Writer& writer, const std::vector<std::string>& texts) {
   for (const std::string& text : texts) writer.text(text);
 }
 
-/// A Reader of what these messages are made of.
+/// Reads the parts of these messages.
 class Parser : public Reader {
  public:
   using Reader::Reader;

@@ -30,14 +30,14 @@ struct Report {
   RankSet joined;                    // since the last report
 };
 
-/// Makes `into` what both together say of one name, whichever has the lower ranks. What is
-/// replaced ends in `other`.
+/// Merges into `into` what both say about one name; either may have the lower ranks. `other` is
+/// left with the rest.
 void merge(Report::Item& into, Report::Item& other);
-/// Makes `into` the report of both; associative, and `other` comes from higher ranks.
+/// Merges `other`, which comes from higher ranks, into `into`. Associative.
 void merge(Report& into, Report&& other);
 
-/// What all ranks do now, in order. `error` not empty: it fails on every rank that asked, with
-/// kMismatch, or with kTimedOut where some ranks never asked.
+/// What all ranks do now, in order. If `error` is not empty, the request fails on every rank that
+/// asked for it: with kTimedOut if some ranks never asked, else with kMismatch.
 struct Response {
   SharedRequest request;  // as the lowest rank that takes part asked for it, now or when it was
                           // put into the cache

@@ -8,7 +8,7 @@
 namespace farandole::coordinator {
 namespace {
 
-// Ranks below and with `child` of a binomial tree.
+// Ranks in the subtree of `child` in a binomial tree, `child` included.
 std::int32_t subtree_size(std::int32_t child, std::int32_t rank_count) {
   return std::min(child & -child, rank_count - child);
 }

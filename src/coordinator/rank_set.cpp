@@ -7,7 +7,7 @@
 namespace farandole::coordinator {
 namespace {
 
-constexpr std::size_t kPiecesMax = 16;  // of a list that somebody is to read
+constexpr std::size_t kPiecesMax = 16;  // of a list that people read
 
 }  // namespace
 
@@ -30,7 +30,7 @@ bool RankSet::contains(std::int32_t rank) const {
 }
 
 void RankSet::add(Run run) {
-  // Those that overlap or touch it become one with it.
+  // Runs that overlap or touch it merge with it.
   const auto first =
       std::lower_bound(runs_.begin(), runs_.end(), run.first,
                        [](const Run& a, std::int32_t r) { return std::int64_t{a.last} + 1 < r; });

@@ -8,11 +8,12 @@
 
 namespace farandole::coordinator {
 
-/// [rank_count]: what people call each rank, its number in the job; empty: what it is here.
+/// [rank_count]: the number by which messages call each rank, its rank in the job; empty: the same
+/// as here.
 using RankNames = std::vector<std::int32_t>;
-/// A rank that there is not, as a message or a caller may give, is what it says it is.
+/// A rank that does not exist, as a message or a caller may give, keeps its own number.
 inline std::int32_t name_of(std::int32_t rank, const RankNames& names) {
-  const auto index = static_cast<std::size_t>(rank);  // of a negative one, far too large
+  const auto index = static_cast<std::size_t>(rank);  // of a negative rank, far too large
   return index < names.size() ? names[index] : rank;
 }
 
@@ -21,7 +22,7 @@ inline std::int32_t name_of(std::int32_t rank, const RankNames& names) {
 class RankSet {
  public:
   struct Run {
-    std::int32_t first, last;  // both inside
+    std::int32_t first, last;  // both included
     bool operator==(const Run&) const = default;
   };
 

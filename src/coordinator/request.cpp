@@ -34,7 +34,7 @@ std::string shortest(double value) {
 }  // namespace
 
 bool same_scaling(const TensorRequest& a, const TensorRequest& b) {
-  // By bits, so that a factor that is no number agrees with itself.
+  // Compares bits, so that a factor that is NaN agrees with itself.
   const auto same = [](double x, double y) {
     return std::bit_cast<std::uint64_t>(x) == std::bit_cast<std::uint64_t>(y);
   };

@@ -28,7 +28,7 @@ struct TensorRequest {
   double prescale = 1.0;           // of those that reduce: what every input is multiplied by
   double postscale = 1.0;          // and the result
   bool leaves_out_joined = false;  // an average is over the ranks that have not joined
-  std::int32_t device = -1;        // -1: the host's memory; ranks differ in numbers, not in kind
+  std::int32_t device = -1;        // -1: host memory; other numbers may differ between ranks
   std::string group;               // the same for all that run together; empty: alone
   std::uint32_t group_size = 1;
 
@@ -38,8 +38,8 @@ using SharedRequest = std::shared_ptr<const TensorRequest>;
 
 bool same_scaling(const TensorRequest& a, const TensorRequest& b);
 
-/// Whether requests of two ranks for one name are for one operation. The first dimension of an
-/// allgather and an alltoall is each rank's own affair: the data plane exchanges it.
+/// Whether requests of two ranks for one name are for the same operation. In an allgather and an
+/// alltoall each rank may have its own first dimension: the data plane exchanges it.
 bool agree(const TensorRequest& a, const TensorRequest& b);
 
 /// "allreduce sum float32[2, 3]", with root, group, factors and device where they matter.

@@ -45,13 +45,13 @@ std::string fails_with_group(const TensorRequest& request, const std::string& ca
   return title(request) + " fails with its group '" + request.group + "': " + cause;
 }
 
-// Labels are numbered as they come; what ties two of them together makes one group of them, that
-// of the lower number.
+// Labels are numbered in order of arrival. Labels that are tied together form one group, that of
+// the lowest number.
 struct Table::Groups {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   std::vector<Group> groups;
-  std::vector<std::size_t> parents;  // of a label's number; itself: it stands for its group
+  std::vector<std::size_t> parents;  // by label number; itself: the one that has the group
   std::vector<std::size_t> of;       // by entry: the number of its label, or kNone
   std::unordered_map<std::string_view, std::size_t> numbers;
 
@@ -117,7 +117,7 @@ std::string Table::waiting(const Entry& entry, const RankSet& joined, Clock::tim
          asked.describe(names) + (asked.count() == 1 ? " has" : " have") + " asked for it";
 }
 
-// Why the entry fails, whatever becomes of its group; only to be asked of one that is overdue or
+// Why the entry fails by itself, whatever happens to its group; none unless it is overdue or
 // complete.
 Table::Fault Table::fault(const Entry& entry, const RankSet& joined, Clock::time_point now) const {
   if (everybody(entry.item.ranks, joined)) {
@@ -131,7 +131,7 @@ Table::Fault Table::fault(const Entry& entry, const RankSet& joined, Clock::time
 
 Table::Groups Table::groups() const {
   Groups all;
-  std::vector<bool> counts;  // by entry: everybody gave it a label, as far as it is known
+  std::vector<bool> counts;  // by entry: as far as is known, all ranks gave it a label
   for (const Entry& entry : entries_) {
     const auto& disagreement = entry.item.disagreement;
     const std::size_t a = all.number(*entry.item.request);
@@ -149,8 +149,9 @@ Table::Groups Table::groups() const {
   return all;
 }
 
-// Whether the group runs or fails. It does not fail before everybody has asked for it: those that
-// were late would wait for what has failed. A rank asks for all members at once.
+// Decides whether the group runs or fails. It does not fail before all ranks have asked for it,
+// unless it is overdue: later ranks would wait for a group that has failed. A rank asks for all
+// members at once.
 void Table::judge(Group& group, const RankSet& joined, Clock::time_point now) const {
   bool complete = true;
   bool overdue = false;

@@ -16,10 +16,10 @@ namespace farandole::coordinator {
 /// Why `request` cannot run while the ranks of `neutral` take part without data; empty if it can.
 std::string objection(const TensorRequest& request, const RankSet& neutral, const RankNames& names);
 
-/// What is said of a member of a group that fails because of another one.
+/// The error of a group member that fails because of another member.
 std::string fails_with_group(const TensorRequest& request, const std::string& cause);
 
-/// Rank 0's: the names that some ranks have asked for and others not yet, in order of arrival.
+/// Rank 0's table of names that some ranks have asked for and others not yet, in order of arrival.
 class Table {
  public:
   struct Limits {
@@ -32,10 +32,11 @@ class Table {
   void add(Report::Item item, Clock::time_point now);
   /// Some entry has waited for the length of `shutdown`.
   bool overdue(Clock::time_point now) const;
-  /// Takes out what is complete, has failed, or is overdue. A group goes as one, at the place of
-  /// its first member.
+  /// Removes entries that are complete, have failed or are overdue, and returns their responses. A
+  /// group goes as one, in the position of its first member.
   std::vector<Response> conclude(const RankSet& joined, Clock::time_point now);
-  /// A sentence for each entry that has waited for the length of `warning`, once.
+  /// Adds one sentence to `stalls` for each entry that has waited for the length of `warning`,
+  /// once.
   void inspect(const RankSet& joined, Clock::time_point now, std::vector<std::string>& stalls);
 
   std::size_t size() const { return entries_.size(); }
@@ -52,7 +53,7 @@ class Table {
     std::uint32_t size;        // as announced with it
     bool one_label = true;
     std::vector<std::size_t> entries = {};  // in order of arrival
-    RankSet asked = {};                     // with one of the labels, as far as it is known
+    RankSet asked = {};                     // ranks that gave one of the labels, as far as known
     std::string cause = {};                 // why it fails; empty: it does not
     ErrorKind kind = ErrorKind::kMismatch;  // of the cause
     bool runs = false;

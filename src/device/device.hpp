@@ -9,14 +9,14 @@
 
 namespace farandole {
 
-/// A kind of memory, and what works on it.
+/// A kind of memory and the processor that works on it.
 ///
 /// Threads   owns() from any; the rest from the engine's driver.
 /// Blocking  No call blocks. start() and is_done() do not allocate once the device is in use.
 /// Errors    none: what a device cannot do is refused before an operation starts.
 class Device {
  public:
-  /// Names work that was started.
+  /// Identifies work that was started.
   using Ticket = std::uint64_t;
   static constexpr Ticket kDone = 0;
 
@@ -31,9 +31,9 @@ class Device {
   virtual bool owns(const void* pointer) const = 0;
   /// Whether start() returns only once the work is done.
   virtual bool works_at_once() const = 0;
-  /// Begins `work`; its memory stays untouched by others until it is done. kDone if it is already.
+  /// Starts `work`, whose memory nobody else touches until it is done. kDone if it is done already.
   virtual Ticket start(const LocalWork& work) = 0;
-  /// Whether the work that start() gave this ticket for is done. Not asked again after a yes.
+  /// Whether the work that start() gave this ticket for is done. Not called again after a true.
   virtual bool is_done(Ticket ticket) = 0;
 };
 

@@ -9,7 +9,7 @@
 namespace farandole {
 namespace {
 
-// What is divided while it is in the first-level cache.
+// Bytes reduced before they are divided: few enough to be still in the first-level cache.
 constexpr std::size_t kDividedBytes = 8 * 1024;
 
 using Kind = LocalWork::Kind;

@@ -10,8 +10,8 @@
 
 namespace farandole {
 
-/// What an operation does to the memory of its own rank: element by element, so that it may be cut
-/// into pieces. reduce/reduce.hpp says what each kind computes.
+/// Work of an operation on the memory of its own rank. It goes element by element, so that it can
+/// be cut into pieces. reduce/reduce.hpp says what each kind computes.
 struct LocalWork {
   enum class Kind : std::uint8_t {
     kCopy,    // target = left
@@ -33,10 +33,10 @@ struct LocalWork {
   double factor = 1;
 };
 
-/// Elements [first, first + count) of it.
+/// The part of the work on elements [first, first + count).
 LocalWork piece(const LocalWork& work, Count first, Count count);
 
-/// Does it here and now, in host memory.
+/// Does the work at once, in host memory.
 void run(const LocalWork& work);
 
 }  // namespace farandole

@@ -11,7 +11,7 @@
 
 namespace farandole {
 
-/// The devices of this process beside the CPU.
+/// The devices of this process besides the CPU.
 ///
 /// Threads   any.
 class DeviceRegistry {
@@ -19,11 +19,11 @@ class DeviceRegistry {
   static DeviceRegistry& instance();
 
   void add(std::shared_ptr<Device> device);
-  /// Operations that run on it keep it.
+  /// Operations that run on the device keep it alive.
   void remove(const Device& device);
-  /// Whose memory `pointer` lies in; the CPU's if no other device owns it.
+  /// The device in whose memory `pointer` lies; the CPU if no other device owns it.
   std::shared_ptr<Device> owner(const void* pointer) const;
-  /// Whether both lie in one device's memory.
+  /// Whether both lie in the memory of one device.
   bool owns_alike(const void* a, const void* b) const {
     return !any_.load(std::memory_order_acquire) || a == b || owner(a) == owner(b);
   }

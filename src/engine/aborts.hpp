@@ -13,8 +13,8 @@
 
 namespace farandole {
 
-/// A member has ended a communicator for all. Its number and first rank name the communicator, and
-/// no other one ever.
+/// A member has ended a communicator for all members. The communicator's number and its first rank
+/// identify it; no other communicator ever has both.
 struct Abort {
   std::uint32_t communicator = 0;
   Rank first;  // of the group, see Group::first()
@@ -25,8 +25,8 @@ struct Abort {
 std::string encode(const Abort& abort);
 std::optional<Abort> decode_abort(std::string_view message);
 
-/// The latest kMax of them, also of communicators that this rank is about to join or is not in. Of
-/// two that concern one communicator the first one heard counts.
+/// The latest kMax aborts, including those of communicators that this rank is not in or is about to
+/// join. If two concern one communicator, the first one received counts.
 ///
 /// Threads   one at a time.
 class Aborts {

@@ -8,8 +8,8 @@
 namespace farandole {
 
 OperationId message_id(const Group& group, Rank from, Rank to, std::uint32_t number) {
-  // The sum modulo the size colours the pairs so that those of one rank differ; the order of the
-  // two ends tells the directions apart.
+  // The sum modulo the size is different for each peer of one rank; the order of the two ends tells
+  // the directions apart.
   const auto size = static_cast<std::uint32_t>(group.size());
   const auto sum = static_cast<std::uint32_t>(from.value() + to.value());
   const std::uint32_t channel = 2 * (sum % size) + (from < to ? 1 : 0);
@@ -42,7 +42,7 @@ bool BatchOperation::begin() {
   for (const CopySpec& copy : spec_.copies) {
     if (copy.bytes.value() > 0) std::memmove(copy.target, copy.source, copy.bytes.value());
   }
-  // Receives first: a message that finds its receive posted needs not be set aside.
+  // Receives first: a message whose receive is already posted need not be set aside.
   for (const bool receives : {true, false}) {
     for (std::size_t i = 0; i < entries_.size(); ++i) {
       if (spec_.messages[i].sends == receives) continue;

@@ -10,12 +10,12 @@
 
 namespace farandole {
 
-/// Communicators are numbered below; messages between two ranks carry this bit in addition.
+/// Set in the communicator number of point-to-point messages; communicators have smaller numbers.
 inline constexpr std::uint32_t kPointToPoint = std::uint32_t{1} << 31;
 
-/// The `number`-th message from one rank of a group to another. All messages that one rank sends
-/// or receives have different ids, so that the end of one ends no other; the two ends agree.
-/// After 2^31 / size messages in one direction ids come again.
+/// The id of the `number`-th message from one rank of a group to another; both ends compute the
+/// same one. All messages that one rank sends or receives have different ids, so that ending one
+/// ends no other. After 2^31 / size messages in one direction the ids repeat.
 OperationId message_id(const Group& group, Rank from, Rank to, std::uint32_t number);
 
 /// One message of a batch, to or from another rank.
@@ -24,11 +24,11 @@ struct MessageSpec {
   Rank peer;                  // in the group
   std::byte* data = nullptr;  // only read if `sends`
   Bytes bytes;
-  std::uint32_t number = 0;  // among those of this direction between the two
+  std::uint32_t number = 0;  // counts the messages of this direction between the two ranks
   Signature signature;
 };
 
-/// Memory to memory in this process: a message to oneself.
+/// A copy within this process: a message that a rank sends to itself.
 struct CopySpec {
   std::byte* target;
   const std::byte* source;
@@ -41,8 +41,9 @@ struct BatchSpec {
   std::vector<CopySpec> copies;
 };
 
-/// Sends and receives that run at once, each finished when its own message is. A message of the
-/// wrong length or type fails the batch once the rest of it has ended; no other batch suffers.
+/// Sends and receives that run concurrently; each finishes with its own message. A message of the
+/// wrong length or type fails the batch once all its other messages have ended; no other batch is
+/// affected.
 class BatchOperation final : public Operation {
  public:
   explicit BatchOperation(BatchSpec spec);
@@ -74,7 +75,7 @@ class BatchOperation final : public Operation {
   std::uint64_t progress() const override { return 0; }  // makes no claims
   void close(std::size_t i);
 
-  const BatchSpec spec_;        // without its terms, which are terms()
+  const BatchSpec spec_;        // without its terms, see terms()
   std::vector<Entry> entries_;  // [messages]
   std::size_t open_count_ = 0;
   std::size_t disagreeing_ = 0;  // the message of disagreement()

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = Program::Instruction::Kind;
 
-/// Actions in a whole run, at most one more than kActionsMax.
+/// The number of actions in a whole run, capped at kActionsMax + 1.
 std::size_t actions_in(const Program& program) {
   constexpr std::size_t kMany = BoundProgram::kActionsMax + 1;
   std::size_t count = 0;
@@ -89,8 +89,8 @@ bool Binder::takes_part(const Action& action) const {
   });
 }
 
-/// None if its ends differ in length: the lengths of `in` and `out` may come from different
-/// arguments, and what moves here has no transport that compares both ends.
+/// None if the places of a local action differ in length. The lengths of `in` and `out` may come
+/// from different arguments, and for a local action no transport compares both ends.
 std::optional<BoundAction> Binder::bind(const Action& action) const {
   BoundAction bound{.action = &action, .step = step_};
   if (action.source) bound.source = place(*action.source);

@@ -18,12 +18,12 @@
 
 namespace farandole {
 
-/// What a program is bound to.
+/// A program and the layouts that it is bound to.
 struct Binding {
   std::shared_ptr<const Program> program;
   Layout in = Layout::repeat(Count{0}, 1);
   Layout out = Layout::repeat(Count{0}, 1);
-  Layout chunks = Layout::repeat(Count{0}, 1);  // of the data: the shapes that scratch takes
+  Layout chunks = Layout::repeat(Count{0}, 1);  // of the data; spans of scratch have these lengths
   DType dtype = DType::kUInt8;
   std::optional<std::int64_t> in_offset;  // as in BoundTerms
 
@@ -46,9 +46,9 @@ class Binder {
 
   Binder(const Binding& binding, const FlowOf& flow) : binding_(binding), flow_(flow) {}
 
-  /// The next round in which this rank does something, behind the actions that are there; kUnequal
-  /// if an action would copy between places of different lengths. Allocates nothing where
-  /// `actions` has room for the largest round.
+  /// Appends the actions of the next round in which this rank does something; kUnequal if an action
+  /// would copy between places of different lengths. Allocates nothing if `actions` has capacity
+  /// for the largest round.
   Step next(std::vector<BoundAction>& actions, BoundRound& round);
   void restart() {
     position_ = 0;
@@ -72,9 +72,10 @@ class Binder {
   std::array<std::int64_t, Expr::kLoopDepthMax> loops_{};
 };
 
-/// A program with its places in memory, and with what of it may overlap: all that a run needs
-/// but the addresses of the buffers and the transports. A run of more than kActionsMax actions is
-/// bound round by round as it goes, since it would not stay in a cache.
+/// A program with its places in the buffers and with the decisions about what may overlap: all that
+/// a run needs except the addresses of the buffers and the transports. A run of more than
+/// kActionsMax actions is bound round by round while it runs, since as a whole it would not stay in
+/// a cache.
 ///
 /// Threads   immutable; share freely.
 /// Source    docs/design/0018.
@@ -93,7 +94,7 @@ class BoundProgram {
   bool is_whole() const { return whole_; }
   std::span<const BoundAction> actions() const { return actions_; }
   std::span<const BoundRound> rounds() const { return rounds_; }
-  /// Binds again, from the beginning; this outlives it.
+  /// A binder that starts at the beginning. This program must outlive it.
   Binder binder() const { return Binder(binding_, flow_); }
 
  private:

@@ -15,7 +15,7 @@ constexpr std::uint8_t kClaims = 1;
 constexpr std::uint8_t kDisagreement = 2;
 constexpr std::size_t kExcuseMax = 400;
 constexpr std::int32_t kNobody = -1;
-// Twice as many ranks have made their claims after so much longer.
+// Each further period of this length doubles the number of ranks that have made their claims.
 constexpr double kStaggerNs = 25e6;
 
 void write(Writer& writer, OperationId id) {
@@ -106,7 +106,7 @@ bool Progress::freed_before(OperationId id, Rank first) const {
 
 std::chrono::nanoseconds claims_after(OperationId id, Rank self, int size,
                                       std::chrono::nanoseconds patience) {
-  // A prime spreads neighbours, who are often late together.
+  // Multiplying by a prime separates neighbours, which are often late together.
   const std::uint64_t spread = (static_cast<std::uint64_t>(self.value()) + 1) * 2654435761;
   const std::uint64_t place = (spread + id.sequence) % static_cast<std::uint64_t>(size);
   const double longer = kStaggerNs * std::log2(static_cast<double>(place) + 1);

@@ -19,9 +19,9 @@
 
 namespace farandole {
 
-/// What a rank says to all others about an operation of its own that does not move: what it
-/// believes the operation to be. Who believes otherwise tells all; who believes the same has
-/// nothing to add. docs/design/0014-mismatches.md
+/// What a rank tells all others about one of its operations that stands still: what it believes the
+/// operation to be. A rank that believes otherwise reports that to all; a rank that agrees says
+/// nothing. docs/design/0014-mismatches.md
 struct Claim {
   OperationId id;
   Rank first;  // of the group, see Group::first()
@@ -32,8 +32,8 @@ struct Claim {
 std::string encode(std::span<const Claim> claims);
 std::optional<std::vector<Claim>> decode_claims(std::string_view message);
 
-/// Two ranks that called one operation unlike things; or, with an excuse, a rank that called the
-/// operation and could not start it, for want of another rank if it is `lost`.
+/// Two ranks called one operation with different signatures. With an excuse: a rank called the
+/// operation and could not start it; if `lost` is set, because that rank is gone.
 struct Disagreement {
   OperationId id;
   Rank first;  // of the group
@@ -47,17 +47,17 @@ struct Disagreement {
 std::string encode(const Disagreement& disagreement);
 std::optional<Disagreement> decode_disagreement(std::string_view message);
 
-/// How long an operation of this rank stands still before the rank makes its claim. Ranks wait
-/// unequally long, in an order that changes from operation to operation, so that one claim or a few
-/// are heard by all others in time to keep silent, whoever it is that is waited for.
+/// How long an operation of this rank stands still before the rank makes its claim. Ranks wait for
+/// different times, in an order that changes from operation to operation, so that one claim or a
+/// few reach all other ranks before these make their own, whichever rank is late.
 std::chrono::nanoseconds claims_after(OperationId id, Rank self, int size,
                                       std::chrono::nanoseconds patience);
-/// The patience at first, and at last: each claim of a communicator doubles its patience, since
-/// most claims are about a rank that is late and nothing else.
+/// The first and the longest patience: each claim on a communicator doubles its patience, since
+/// most claims are only about a rank that is late.
 inline constexpr std::chrono::nanoseconds kPatienceMin = std::chrono::milliseconds(50);
 inline constexpr std::chrono::nanoseconds kPatienceMax = std::chrono::milliseconds(400);
 
-/// What was said about operations that are not in flight here: the latest kMax.
+/// Messages about operations that are not in flight here; the latest kMax are kept.
 template <class Said>
 class Ahead {
  public:
@@ -69,8 +69,8 @@ class Ahead {
     if (said_.size() == kMax) said_.erase(said_.begin());
     said_.push_back(std::move(said));
   }
-  /// The operation starts: what was said about it counts now, what was said about those before it
-  /// on its communicator never will.
+  /// The operation starts: returns the messages about it, and drops those about earlier operations
+  /// of its communicator, which can no longer start.
   std::vector<Said> take(OperationId id) {
     std::vector<Said> now;
     std::erase_if(said_, [&](Said& said) {
@@ -79,7 +79,7 @@ class Ahead {
     });
     return now;
   }
-  /// Returns what it does not keep.
+  /// Keeps the messages for which `concerns` is true; returns the others.
   template <class Concerns>
   std::vector<Said> keep(Concerns concerns) {
     std::vector<Said> dropped;
@@ -95,26 +95,27 @@ class Ahead {
   std::vector<Said> said_;
 };
 
-/// The communicators of this rank, and how far it has come on each; likewise of the latest
-/// kFreedMax that it has freed.
+/// The communicators of this rank, and the next operation on each; likewise for the latest
+/// kFreedMax communicators that it has freed.
 ///
 /// Threads   one at a time.
 class Progress {
  public:
   static constexpr std::size_t kFreedMax = 4096;
 
-  /// `next` numbers the communicator's operations, and outlives the entry. `first` as in Group.
+  /// `next` is the number of the communicator's next operation, and outlives the entry. `first` as
+  /// in Group.
   void add(std::uint32_t communicator, Rank first, const std::atomic<std::uint32_t>& next) {
     current_[communicator] = {first, &next};
   }
   void remove(std::uint32_t communicator);
   bool knows(OperationId id) const { return current_.contains(id.communicator); }
-  /// Not another one with that number.
+  /// False also for another communicator with the same number.
   bool knows(OperationId id, Rank first) const {
     const auto found = current_.find(id.communicator);
     return found != current_.end() && found->second.first == first;
   }
-  /// Whether this rank will start it yet.
+  /// Whether this rank has not started it yet.
   bool ahead(OperationId id) const {
     const auto found = current_.find(id.communicator);
     return found != current_.end() &&

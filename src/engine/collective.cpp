@@ -10,11 +10,11 @@
 namespace farandole {
 namespace {
 
-// What is copied between two looks at the transports, while it is in the second-level cache
-// for what is sent from it.
+// Bytes copied between two polls of the transports. Few enough that the send of the same source
+// finds them in the second-level cache.
 constexpr Bytes kCopiedBytes{std::size_t{64} << 10};
 
-// Elements that are worked on between two looks at the transports, before and after the rounds.
+// Elements worked on between two polls of the transports, before and after the rounds.
 constexpr Count kPiece{std::size_t{16} << 10};
 
 std::size_t live_actions_of(const BoundProgram& bound) {
@@ -45,7 +45,7 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
     live.receive.signature = spec_.signature;
     live.send.one_sends = live.receive.one_sends = terms.collective == Collective::kBroadcast;
     live.receive.context = &live;
-    // An allreduce in place takes its results where peers read its input.
+    // An allreduce in place receives its results where peers have read its input.
     live.receive.peer_has_read = terms.in_offset && terms.collective == Collective::kAllreduce;
     live.receive.buffer_bytes = terms.out_bytes;
   }
@@ -106,7 +106,8 @@ bool CollectiveOperation::advance() {
   return moved;
 }
 
-/// An average whose sums are complete only now is divided, one of integers made narrow.
+/// The work after the last round: divides an average whose sums are complete only then, or narrows
+/// an average of integers.
 std::optional<LocalWork> CollectiveOperation::last_work() const {
   if (spec_.after || spec_.divisor == 1 || !spec_.bound->program().completes.empty()) {
     return spec_.after;
@@ -119,7 +120,7 @@ std::optional<LocalWork> CollectiveOperation::last_work() const {
                    .divisor = spec_.divisor};
 }
 
-/// Goes on with work on a whole buffer; true once it is done.
+/// Continues work on a whole buffer; true once it is done.
 bool CollectiveOperation::work_on(const LocalWork& work, bool& moved) {
   Device& device = *spec_.device;
   if (work_ != Device::kDone && !device.is_done(work_)) return false;
@@ -154,7 +155,7 @@ bool CollectiveOperation::device_is_clear() {
 
 bool CollectiveOperation::cancel() {
   bool clear = device_is_clear();
-  const Transport* last = nullptr;  // peers of one transport mostly follow each other
+  const Transport* last = nullptr;  // peers of one transport are mostly adjacent
   for (Transport* transport : group().transports) {
     if (transport == nullptr || transport == last) continue;
     clear &= transport->cancel(spec_.id);
@@ -307,7 +308,8 @@ LocalWork CollectiveOperation::copying(const LiveAction& live, Bytes offset, Byt
           .count = Count{bytes.value() / size_of(dtype).value()}};
 }
 
-/// A copy that rides a send, which only devices do that work at once.
+/// Copies the next bytes of a copy that rides a send. Only devices that work at once have such
+/// copies.
 void CollectiveOperation::copy(LiveAction& live, Bytes bytes) const {
   spec_.device->start(copying(live, live.receive.moved, bytes));
   live.receive.moved += bytes;
@@ -331,8 +333,9 @@ bool CollectiveOperation::poll_round() {
   return changed;
 }
 
-/// Of a copy that rides a send; true if it moved itself. What the transport does not read, because
-/// peers do, or has not read when it is done, is copied here.
+/// For a copy that rides a send; true if it copied bytes here. It does so when the transport does
+/// not read the source, since the peers do, and for what the transport has not read by the end of
+/// the send.
 bool CollectiveOperation::copy_further(LiveAction& live) {
   const bool alone =
       to_memory_ || live.rides->send.peer_reads || live.rides->state == LiveAction::State::kDone;
@@ -355,8 +358,8 @@ bool CollectiveOperation::close(LiveAction& live) {
     --open_count_;
     return true;
   }
-  // The engine knows better who is gone and tells it through fail(); a transfer that fails first
-  // waits for that. A disagreement is known here alone.
+  // The engine knows which rank is gone and reports it through fail(), so a transfer that fails
+  // first waits for that. A disagreement is known only here.
   if (transfer.error != ErrorKind::kMismatch) return false;
   disagreement_ = &transfer;
   return true;
@@ -377,7 +380,7 @@ LocalWork CollectiveOperation::reduction(const LiveAction& live, Bytes offset,
           .divisor = divides_at(*live.bound->action) ? spec_.divisor : 1};
 }
 
-/// Whether the action's result goes into the average as it is.
+/// Whether the result of this action is a complete sum, which is then divided for the average.
 bool CollectiveOperation::divides_at(const Action& action) const {
   const Program& program = spec_.bound->program();
   if (spec_.divisor == 1 || program.completes.empty()) return false;

@@ -26,11 +26,11 @@ struct CollectiveSpec {
   std::shared_ptr<const BoundProgram> bound;
   std::shared_ptr<Device> device;  // does the work of this rank
   ReduceKernel kernel = nullptr;   // none when nothing is reduced
-  std::size_t divisor = 1;         // what is reduced from all ranks is divided by it: the average
+  std::size_t divisor = 1;         // sums over all ranks are divided by it, for an average
   Count out_count;                 // elements of `out` that the caller is promised
-  /// From the caller's input to `in`, before anything else, where `in` is a copy.
+  /// Makes `in` from the caller's input, before anything else, if `in` is a copy.
   std::optional<LocalWork> before;
-  /// From `out`, in the end, to where the caller wants the average of integers.
+  /// The last step of an average of integers: from `out` to where the caller wants the average.
   std::optional<LocalWork> after;
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
@@ -50,8 +50,8 @@ class CollectiveOperation final : public Operation {
 
   const CollectiveSpec& spec() const { return spec_; }
   void set_id(OperationId id) override { spec_.id = id; }
-  /// Ready to run once more on these buffers, which are in place if the last ones were. Nothing is
-  /// allocated unless the name is long.
+  /// Makes the operation ready to run again, on these buffers. They must be in place if the last
+  /// ones were. Allocates nothing unless the name is long.
   void renew(const void* in, void* out, std::string_view name, std::uint64_t submitted,
              const Gate& gate) {
     Operation::renew(name, submitted, gate);
@@ -83,7 +83,7 @@ class CollectiveOperation final : public Operation {
     Device::Ticket work = Device::kDone;  // kWorking
     std::byte* written = nullptr;
     const std::byte* operand_data = nullptr;
-    std::byte* arrival = nullptr;  // where what a device reduces arrives first
+    std::byte* arrival = nullptr;  // where bytes arrive that a device reduces
     Send send;
     Receive receive;
 
@@ -108,10 +108,10 @@ class CollectiveOperation final : public Operation {
   void open_round();
   void open(LiveAction& live);
   void run_locally(LiveAction& live);
-  bool poll_round();  // true if a live changed
+  bool poll_round();  // true if an action changed
   bool close(LiveAction& live);
   bool copy_further(LiveAction& live);
-  void copy(LiveAction& live, Bytes bytes) const;  // on from where it is
+  void copy(LiveAction& live, Bytes bytes) const;  // the next `bytes` of it
   LocalWork copying(const LiveAction& live, Bytes offset, Bytes bytes) const;
   LocalWork reduction(const LiveAction& live, Bytes offset, const std::byte* incoming,
                       Bytes bytes) const;
@@ -134,21 +134,22 @@ class CollectiveOperation final : public Operation {
   static void consume(void* context, Bytes offset, const std::byte* data, Bytes bytes);
   static void copy_along(void* context, Bytes end);
 
-  CollectiveSpec spec_;                  // without its terms, which are terms()
+  CollectiveSpec spec_;                  // without its terms, see terms()
   std::array<std::byte*, 3> buffers_{};  // by Buffer
-  const bool whole_;                     // live_ are those of a whole run, else of one round
+  const bool whole_;                     // whether live_ holds a whole run or one round
   const bool to_memory_;                 // copies leave the caches
   std::vector<LiveAction> live_;
   std::size_t entered_ = 0;       // rounds
   BoundRound round_;              // the current one
-  std::uint32_t open_count_ = 0;  // its live that are not kDone
+  std::uint32_t open_count_ = 0;  // those of its actions that are not kDone
   Phase phase_ = Phase::kBefore;
-  // Of the work on whole buffers, before and after the rounds.
+  // For the work on whole buffers, before and after the rounds.
   Count worked_;
   Device::Ticket work_ = Device::kDone;
-  /// Of a device that does not work at once: what it reduces has come here, one after the other.
+  /// If the device does not work at once: what it reduces arrives here, one message behind the
+  /// other.
   std::vector<std::byte> arrivals_;
-  // Of a run that is bound as it goes.
+  // For a run that is bound round by round.
   Binder binder_;
   std::vector<BoundAction> actions_;
 };

@@ -17,12 +17,13 @@ struct DelegateSpec {
   OperationId id;
   std::shared_ptr<DelegateGroup> delegate;
   std::string algorithm;  // the delegate's name
-  DelegateCall call;      // without its sequence, which is that of the id
+  DelegateCall call;      // without its sequence, which the id has
   Signature signature;
 };
 
-/// One in flight: started, then polled. That ranks disagree shows in the claims that they make
-/// about operations which stand still. What fails in the delegate of one rank fails on all ranks.
+/// One such collective in flight: started, then polled. Ranks that disagree are found out by their
+/// claims about operations that stand still. A failure in the delegate of one rank fails the
+/// operation on all ranks.
 class DelegateOperation final : public Operation {
  public:
   explicit DelegateOperation(DelegateSpec spec);
@@ -42,7 +43,7 @@ class DelegateOperation final : public Operation {
   bool cancel() override;
   std::uint64_t progress() const override { return run_ != nullptr ? 1 : 0; }
 
-  DelegateSpec spec_;  // without its terms, which are terms()
+  DelegateSpec spec_;  // without its terms, see terms()
   std::unique_ptr<DelegateRun> run_;
 };
 

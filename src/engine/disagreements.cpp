@@ -5,7 +5,7 @@
 
 #include "engine/engine.hpp"
 
-// What ranks say to each other about operations that they called unlike, or that do not move.
+// How ranks tell each other of operations that they called differently, or that stand still.
 // docs/design/0014-mismatches.md
 namespace farandole {
 namespace {
@@ -45,7 +45,7 @@ void Engine::take_disagreement(Disagreement disagreement) {
   if (Operation* operation = in_flight(disagreement.id)) {
     fail_disagreeing(*operation, disagreement);
   } else {
-    disagreements_.add(std::move(disagreement));  // also if it has a number and will start at once
+    disagreements_.add(std::move(disagreement));  // even if it is about to start
   }
 }
 
@@ -64,8 +64,9 @@ void Engine::take_claim(const Claim& claim) {
   }
 }
 
-/// The operation has ended here. If it ended well all ranks have one signature. If it did not, they
-/// were told so; but this one may have heard it before it knew the communicator.
+/// For an operation that has ended here. If it ended well, all ranks had one signature. If not, all
+/// ranks were told, but the claiming one may have been told before it knew the communicator: then
+/// the reporter repeats it, or, if that rank is gone, every rank that remembers.
 void Engine::retell(const Claim& claim) {
   const auto known = std::ranges::find(disputed_, claim.id, &Disagreement::id);
   if (known == disputed_.end()) return;
@@ -77,7 +78,8 @@ void Engine::remember(Disagreement disagreement) {
   disputed_.push_back(std::move(disagreement));
 }
 
-/// Unless they agree; then there is nothing to add.
+/// Reports that this rank's signature differs from that of the claim. If they agree, there is
+/// nothing to add.
 void Engine::contradict(Operation& operation, const Claim& claim) {
   if (operation.failing()) return;
   if (claim.signature == operation.signature()) {
@@ -92,7 +94,7 @@ void Engine::contradict(Operation& operation, const Claim& claim) {
   fail_disagreeing(operation, disagreement);
 }
 
-/// Says what the operations are that have not moved for so long that others may wait for the same.
+/// Claims the operations that have stood still for so long that others may wait for the same.
 void Engine::make_claims(Clock::time_point now) {
   claims_due_ = Clock::time_point::max();
   std::vector<Claim> claims;
@@ -118,7 +120,7 @@ void Engine::make_claims(Clock::time_point now) {
   options_.flood(encode(claims));
 }
 
-/// An operation starts: what was said about it counts now.
+/// Applies what was heard about an operation before it started.
 void Engine::recall(Operation& operation) {
   if (operation.id() == nullptr) return;
   for (const Disagreement& disagreement : disagreements_.take(*operation.id())) {
@@ -143,7 +145,7 @@ void Engine::report_disagreement(Operation& operation) {
   fail_disagreeing(operation, disagreement);
 }
 
-/// Its sender is done with it and knows nothing; only this rank can tell.
+/// The sender is done with the message and cannot know; only this rank can tell.
 void Engine::refuse_message(Operation& operation) {
   const Transfer& transfer = *operation.disagreement();
   operation.disagreed(Error{ErrorKind::kMismatch, "ranks disagree on " + operation.description() +

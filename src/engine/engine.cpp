@@ -13,9 +13,9 @@ namespace farandole {
 namespace {
 
 constexpr std::uint32_t kStepsPerTimeCheck = 1024;
-// A look at the clock takes as long as a look for messages.
+// Reading the clock takes as long as polling for messages.
 constexpr int kPausesPerClock = 16;
-constexpr int kSleepMs = 100;  // deadlines are looked at this often in a quiet wait
+constexpr int kSleepMs = 100;  // deadlines are checked this often in a quiet wait
 constexpr Clock::duration kSleep = std::chrono::milliseconds(kSleepMs);
 constexpr auto kSuspicion = std::chrono::milliseconds(800);
 constexpr int kUntimedLooks = 32;  // about a microsecond, over shared memory
@@ -72,7 +72,7 @@ void Engine::submit(std::shared_ptr<Operation> operation, bool background) {
   node->handed_over = true;
   node->in_flight = std::move(operation);
   submitted_.push(node);
-  // A driver that is about to stop looks at the queue once more after it gave up the role, so
+  // A driver that is about to stop looks at the queue once more after it has given up the role, so
   // one of the two sides always sees the other.
   Driver driver = driving_.load(std::memory_order_seq_cst);
   if (driver == Driver::kUnfenced && background) {
@@ -91,8 +91,8 @@ Result<void> Engine::run(Operation& operation) {
   const auto since = [&] { return submitted != 0 ? submitted : Ticks::now(); };
   if (try_drive(Driver::kUnfenced)) {
     start_submitted();  // what came before
-    start(operation);   // ends here, so nobody else needs to hold it
-    step_operations();  // a small message is sent and done
+    start(operation);   // ends in this call, so nobody else needs to hold it
+    step_operations();  // a small message is sent and done here
     if (submitted == 0) look_for_end(operation);
     if (operation.finished() && submitted == 0) {
       stop_driving();
@@ -125,7 +125,7 @@ bool Engine::wait(Operation& operation, std::uint64_t since, Deadline give_up) {
   return operation.finished();
 }
 
-/// A peer that does the same at the same time answers before a clock could be read twice.
+/// A peer that makes the same call at the same time answers before the clock could be read twice.
 void Engine::look_for_end(const Operation& operation) {
   if (options_.pause == std::chrono::microseconds(0)) return;
   for (int looks = 0; looks < kUntimedLooks && !operation.finished(); ++looks) {
@@ -211,7 +211,7 @@ void Engine::end_all(Deadline patience) {
   do {
     step();
   } while ((first_ != nullptr || !submitted_.empty()) && !patience.passed());
-  while (first_ != nullptr) {  // a peer reads no more; the sockets are about to be closed
+  while (first_ != nullptr) {  // some peer has stopped reading; the sockets are about to be closed
     Operation& operation = *first_;
     operation.abandon();
     first_ = operation.next;
@@ -293,7 +293,7 @@ bool Engine::step_operations() {
 void Engine::sleep() {
   check_time();
   doorbell_.arm();
-  // Operations are stepped before transports; what these have ended is looked at as well.
+  // Operations are stepped once more, for what has ended since step() did so.
   if (!step() && !step_operations()) {
     const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(quiet_time()).count();
     const int count = ::poll(wakers_.data(), wakers_.size(), static_cast<int>(timeout));

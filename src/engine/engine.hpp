@@ -32,51 +32,50 @@ namespace farandole {
 struct EngineOptions {
   Members members;  // by world rank, for error messages
   Rank self{0};
-  // A wait pauses, then gives its core away again and again, then sleeps. The peer it waits for
-  // may need that very core.
+  // A waiting thread spins with pause instructions, then yields its core repeatedly, then sleeps:
+  // the peer that it waits for may need the same core.
   std::chrono::microseconds pause{10};
-  std::chrono::microseconds spin{100};  // both of the former
+  std::chrono::microseconds spin{100};  // pausing and yielding together
   /// "allreduce sum float32[10]"; the engine itself knows no names of algorithms.
   std::function<std::string(const Signature&)> describe;
-  /// Tells every other rank; they hand it to notice().
+  /// Sends a message to every other rank, which passes it to notice().
   std::function<void(std::string_view)> flood;
 };
 
-/// Runs operations. One thread at a time is the driver and steps them all: the progress thread,
-/// or a caller that waits and finds nobody driving, which saves small collectives two switches
-/// between threads.
+/// Runs operations. One thread at a time is the driver and steps them all: the progress thread, or
+/// a caller that waits while nobody drives, which saves small collectives two thread switches.
 ///
-/// Threads   any, but for create() and stop().
+/// Threads   any thread, except create() and stop().
 /// Order     Operations of one communicator start in the order submitted.
-/// Errors    A departed rank fails every operation, now and later, whose group contains it, but
-///           for those that it had done its part in before it left on purpose. An operation past
-///           its deadline fails with kTimedOut and breaks its communicator. One that two ranks
-///           start with different signatures fails with kMismatch on all ranks that start it.
-/// Blocking  run() and wait() block; they release no lock of the caller's. The step loop does not
+/// Errors    A departed rank fails every operation, now and later, whose group contains it, except
+///           those in which it had done its part before it left on purpose. An operation past its
+///           deadline fails with kTimedOut and breaks its communicator. One that two ranks start
+///           with different signatures fails with kMismatch on all ranks that start it.
 ///           allocate, lock or log unless something failed.
 class Engine {
  public:
   /// `transports` and `doorbell` outlive the engine.
   static std::unique_ptr<Engine> create(std::vector<Transport*> transports, Doorbell& doorbell,
                                         EngineOptions options);
-  /// The same without a progress thread: nothing happens but in turn(), so that a simulation can
+  /// The same without a progress thread: nothing happens outside turn(), so that a simulation can
   /// run many engines on one thread. stop() does not wait for peers.
   static std::unique_ptr<Engine> create_stepped(std::vector<Transport*> transports,
                                                 Doorbell& doorbell, EngineOptions options);
-  /// What a driver does from one sleep to the next: steps until nothing moves, and looks at the
-  /// time. Returns how long it may sleep if nothing comes.
+  /// The work of a driver from one sleep to the next: steps until nothing moves, and checks
+  /// deadlines. Returns how long it may sleep if nothing arrives.
   Clock::duration turn();
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Hands an operation over. `background`: nobody will wait at once, the progress thread runs it.
+  /// Hands an operation over. `background`: nobody waits for it at once, so the progress thread
+  /// runs it.
   void submit(std::shared_ptr<Operation> operation, bool background);
-  /// submit() and wait() in one; the operation's outcome. The caller keeps it alive, and made it
-  /// shared.
+  /// submit() and wait() in one; returns the operation's outcome. The caller keeps the operation
+  /// alive, in a shared_ptr.
   Result<void> run(Operation& operation);
-  /// True once it is finished, false if `give_up` passed first. The caller is blocked since
-  /// `since`, in Ticks, which waited_ns() counts.
+  /// True once it is finished, false if `give_up` passed first. waited_ns() counts from `since`, in
+  /// Ticks: when the caller became blocked.
   bool wait(Operation& operation, std::uint64_t since, Deadline give_up = Deadline::never());
 
   /// Ends everything in flight, and everything submitted later, with this error.
@@ -88,32 +87,35 @@ class Engine {
   /// Ends everything and joins the progress thread. Idempotent, one thread at a time.
   void stop();
 
-  /// Claims about operations of this communicator concern this rank. `next` numbers them.
+  /// From now on claims about this communicator's operations concern this rank. `next` numbers
+  /// them.
   void joined(const Group& group, const std::atomic<std::uint32_t>& next);
-  /// Nothing is submitted there any more: operations that others start fail on all of them.
+  /// This rank submits nothing there any more: operations that others start fail on all of them.
   void left(const Group& group);
-  /// This rank cannot start the operation, which counts nonetheless: it fails on all ranks.
+  /// This rank cannot start an operation that it has numbered: the operation fails on all ranks.
   void excuse(const Group& group, std::uint32_t sequence, const Error& why);
-  /// What did not end well here.
+  /// What did not end well here, for the final state.
   FinalState withdrawn();
 
-  /// `departure.state` of a clean one is that rank's FinalState, encoded.
+  /// For a clean departure, `departure.state` is that rank's encoded FinalState.
   void departed(const Departure& departure);
-  /// Both live, but what the one sends does not reach the other: fails every operation of both.
+  /// Both ranks are alive, but what `from` sends does not reach `to`: fails every operation of
+  /// both.
   void stalled(Rank from, Rank to, std::string_view what);
   void notice(Rank from, std::string_view message);
   /// A connection to the peer broke; if the control plane has no verdict soon, it is gone.
   void suspect(Rank peer);
 
-  /// Nanoseconds with at least one operation in flight, and in wait(), summed over threads. What
-  /// was submitted without looking at the clock, and ends within kUntimedLooks, about a
-  /// microsecond, counts nothing: two looks at it take a fifth of the time of a small broadcast.
+  /// Nanoseconds with at least one operation in flight, and nanoseconds in wait(), summed over
+  /// threads. An operation that is submitted without reading the clock and ends within
+  /// kUntimedLooks, about a microsecond, counts as nothing: reading the clock twice takes a fifth
+  /// of the time of a small broadcast.
   std::uint64_t active_ns() const { return rate_.nanoseconds(active_ticks_.load()); }
   std::uint64_t waited_ns() const {
     return rate_.nanoseconds(waited_ticks_.load() + driven_ticks_.load());
   }
   std::uint64_t finished_count() const { return finished_count_.load(std::memory_order_relaxed); }
-  /// What is in flight, for dumps. Waits for whoever drives; for use when something is wrong.
+  /// What is in flight, for dumps. Waits for the driver; for use when something is wrong.
   std::string state();
 
  private:
@@ -121,8 +123,8 @@ class Engine {
     Rank rank;
     std::string reason;
     bool clean;
-    FinalState final_state;  // clean: what it had started
-    // Nobody has gone, but what `rank` sends does not reach this one.
+    FinalState final_state;  // clean: what it had done its part in
+    // Set: nobody has gone, but what `rank` sends does not reach this rank.
     std::optional<Rank> unreached = std::nullopt;
   };
   struct Events {
@@ -140,18 +142,19 @@ class Engine {
 
   void wake();
   void look_for_end(const Operation& operation);
-  /// The driver steps until the operation is finished, or until `give_up`, and drives no longer.
+  /// Steps as the driver until the operation is finished or `give_up` has passed, then stops
+  /// driving.
   void drive_to_end(const Operation& operation, std::uint64_t since, Deadline give_up);
-  /// Whether whoever drives looks at the queue once more behind a fence when it stops; else whoever
-  /// submits meanwhile fences for both.
+  /// How a driver stops. kFenced: with a full fence, before it looks at the queue once more.
+  /// kUnfenced: without; then a thread that submits in the background issues the fence for both.
   enum class Driver : std::uint8_t { kNone, kUnfenced, kFenced };
   bool try_drive(Driver as);
   void stop_driving();
-  /// Steps until `done()`, or in a quiet moment after `give_up`; the caller is the driver.
+  /// Steps until `done()`, or, after `give_up`, until nothing moves; the caller is the driver.
   template <class Done>
   void drive_until(Done done, Deadline give_up);
   bool step();
-  bool look();  // a step, for what has been started
+  bool look();  // step() without start_submitted()
   bool start_submitted();
   void start(Operation& operation);
   bool step_operations();
@@ -194,8 +197,9 @@ class Engine {
   const std::vector<Transport*> transports_;
   Doorbell& doorbell_;
   const EngineOptions options_;
-  /// What ends a sleep, the doorbell first. No epoll: were they in one, every packet that comes to
-  /// a transport's own would pay for a sleeper, also while nobody sleeps.
+  /// What ends a sleep, the doorbell first. Polled without an epoll set: in one, every packet that
+  /// arrives at a transport's own descriptor would pay for waking the set, even while nobody
+  /// sleeps.
   std::vector<pollfd> wakers_;
 
   SubmissionQueue<Operation> submitted_;
@@ -203,29 +207,29 @@ class Engine {
   std::atomic<std::uint32_t> work_{0};  // the progress thread sleeps on it
   std::atomic<bool> stopping_{false};
 
-  // The driver's.
+  // The driver's own.
   Operation* first_ = nullptr;
   Operation** last_ = &first_;
   std::uint32_t steps_ = 0;
-  std::uint64_t active_since_ = 0;  // Ticks; 0 while nothing is in flight, or since nobody looked
+  std::uint64_t active_since_ = 0;  // Ticks; 0: nothing is in flight, or the clock was not read
   std::uint64_t idle_since_ = 0;    // the end of the last active time
   std::vector<Gone> gone_;
   Ahead<Disagreement> disagreements_;
   Ahead<Claim> claims_;
-  std::deque<Disagreement> disputed_;          // what failed for it: the latest kDisputedMax
-  Clock::time_point claims_due_{};             // when to look at the operations again for that
+  std::deque<Disagreement> disputed_;          // that failed operations; the latest kDisputedMax
+  Clock::time_point claims_due_{};             // when make_claims() is next due
   std::map<int, Clock::time_point> suspects_;  // world rank -> since
   std::unique_ptr<Error> aborted_;
   bool group_aborted_ = false;  // some communicator was
-  bool troubled_ = false;       // one of these was ever told
+  bool troubled_ = false;       // whether there is any of these; see note_trouble()
 
-  // From other threads; the flag spares the step loop the lock.
+  // From other threads; the flag lets the step loop go without the lock.
   std::atomic<bool> has_events_{false};
   std::mutex events_mutex_;
   Events waiting_events_;
   Progress communicators_;                        // likewise under events_mutex_
   FinalState withdrawn_;                          // likewise
-  Aborts aborts_;                                 // likewise, as the next
+  Aborts aborts_;                                 // likewise, and so is groups_
   std::map<std::uint32_t, const Group*> groups_;  // by the number of the communicator
 
   std::atomic<std::uint64_t> active_ticks_{0};

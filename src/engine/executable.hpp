@@ -10,8 +10,8 @@
 
 namespace farandole {
 
-/// What a communicator runs a collective by: a schedule made ready for this rank, which the engine
-/// steps, or a delegate that has been joined.
+/// How a communicator runs a collective: by a schedule specialized to this rank, which the engine
+/// steps, or by a delegate that this rank has joined.
 using Executable = std::variant<std::shared_ptr<const Program>, std::shared_ptr<DelegateGroup>>;
 
 }  // namespace farandole

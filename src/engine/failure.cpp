@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-// What the engine does when ranks go away, and when a communicator is aborted.
+// What the engine does when ranks leave or fail, and when a communicator is aborted.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -23,7 +23,7 @@ void Engine::post_event(Add add) {
     add(waiting_events_);
     has_events_.store(true, std::memory_order_seq_cst);
   }
-  AsymmetricFence::heavy();  // a driver that is about to stop looks for events as for submissions
+  AsymmetricFence::heavy();  // a stopping driver checks for events as it does for submissions
   doorbell_.ring();
   wake();
 }
@@ -33,7 +33,7 @@ void Engine::abort(Error error) {
 }
 
 void Engine::departed(const Departure& departure) {
-  // A state that cannot be read promises nothing, so whatever waits for that rank fails.
+  // An unreadable state promises nothing, so everything that waits for that rank fails.
   Gone gone{departure.rank, departure.reason, departure.clean,
             decode_final_state(departure.state).value_or(FinalState())};
   post_event([&](Events& events) { events.gone.push_back(std::move(gone)); });
@@ -81,8 +81,9 @@ Error Engine::abort_error(const Group& group) {
   return error;
 }
 
-/// What is said about communicators of others wakes nobody. One that this rank is about to join
-/// loses nothing: if that matters, an operation will not move, and all is said once more.
+/// Messages about communicators of other ranks wake nobody. For a communicator that this rank is
+/// about to join nothing is lost: if such a message matters, an operation will stand still, and the
+/// claims are made again.
 void Engine::notice(Rank, std::string_view message) {
   if (auto abort = decode_abort(message)) return take_abort(*std::move(abort));
   auto disagreement = decode_disagreement(message);
@@ -117,7 +118,7 @@ void Engine::joined(const Group& group, const std::atomic<std::uint32_t>& next) 
   has_events_.store(true, std::memory_order_seq_cst);
 }
 
-/// That is events: claims have been heard, and are not made again, that have waited for this rank.
+/// Posts an event, so that claims that wait for this rank are answered: they are not made again.
 void Engine::left(const Group& group) {
   post_event([&](Events&) {
     communicators_.remove(group.communicator);
@@ -192,7 +193,7 @@ void Engine::start_after_trouble(Operation& operation) {
   recall(operation);
 }
 
-/// Ends it with an error that other ranks may not share.
+/// Ends the operation with an error that other ranks may not share.
 void Engine::fail(Operation& operation, Error error) {
   {
     const std::lock_guard lock(events_mutex_);
@@ -224,7 +225,8 @@ const Engine::Gone* Engine::gone_for(const Operation& operation) const {
   for (const Gone& gone : gone_) {
     if (!operation.group().contains(gone.rank)) continue;
     if (gone.unreached && !operation.group().contains(*gone.unreached)) continue;
-    // Its words are not worth more than the transport's: what was lost on the way never comes.
+    // A transport's report of loss outweighs the final state: what was lost on the way never
+    // arrives.
     if (!gone.clean || gone.rank == lost || !operation.done_by(gone.rank, gone.final_state)) {
       return &gone;
     }
@@ -265,7 +267,7 @@ std::string Engine::state() {
   std::promise<std::string> asked;
   auto answer = asked.get_future();
   post_event([&](Events& events) { events.askers.push_back(std::move(asked)); });
-  // Whoever drives answers, also one that waits for its own operation and never stops.
+  // Any driver answers, also a caller that waits for its own operation and never stops driving.
   while (answer.wait_for(kAnswerPause) != std::future_status::ready) {
     if (!try_drive(Driver::kFenced)) continue;
     take_events();

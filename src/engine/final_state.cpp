@@ -11,7 +11,7 @@
 namespace farandole {
 namespace {
 
-// What one element of a list takes.
+// Encoded size of one element of each list.
 constexpr std::size_t kCollectiveBytes = 8, kMessagesBytes = 16;
 
 }  // namespace

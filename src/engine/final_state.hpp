@@ -11,10 +11,10 @@
 
 namespace farandole {
 
-/// What a rank has done its part in when it leaves on purpose, so that those who stay know what of
-/// it still comes: on each communicator everything before the first that did not end well. What
-/// ended with a disagreement counts as done, since all ranks heard of that. Communicators are named
-/// by their numbers.
+/// What a rank that leaves on purpose has done its part in, so that the ranks that stay know what
+/// still arrives from it: on each communicator everything before the first operation that did not
+/// end well. An operation that ended with a disagreement counts as done, since all ranks heard of
+/// the disagreement. Communicators are named by their numbers.
 struct FinalState {
   struct Messages {
     std::uint32_t sent = 0, received = 0;
@@ -23,8 +23,8 @@ struct FinalState {
   std::map<std::uint32_t, std::uint32_t> next_sequence;  // of collectives
   std::map<Peer, Messages> messages;                     // point to point
 
-  /// That one, and what follows it, was not done. What was not named before stays unnamed in these
-  /// words, which limit() holds against others.
+  /// Records that this operation and those after it were not done. A state filled by these two
+  /// calls alone holds upper bounds for limit(): what they do not name is not limited.
   void withdraw_collective(std::uint32_t communicator, std::uint32_t sequence);
   void withdraw_message(Peer peer, bool sent, std::uint32_t number);
   /// Whether the rank that says so has done its part in the collective.
@@ -32,12 +32,12 @@ struct FinalState {
     const auto its = next_sequence.find(communicator);
     return its != next_sequence.end() && sequence < its->second;
   }
-  /// Promises no more than was not withdrawn there.
+  /// Lowers the counts to those of `withdrawn`, where it has lower ones.
   void limit(const FinalState& withdrawn);
 };
 
 std::string encode(const FinalState& final_state);
-/// None if encode() does not write such bytes.
+/// None unless encode() may have written these bytes.
 std::optional<FinalState> decode_final_state(std::string_view bytes);
 
 }  // namespace farandole

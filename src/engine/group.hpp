@@ -16,8 +16,8 @@
 
 namespace farandole {
 
-/// The ranks of one communicator and how to reach each. Immutable once made, but for whether it was
-/// aborted, and for what the engine's driver alone reads and writes.
+/// The ranks of one communicator and how to reach each. Immutable once made, except for the abort
+/// flag and for the fields that only the engine's driver reads and writes.
 struct Group {
   std::uint32_t communicator = 0;      // below kPointToPoint, see batch.hpp
   Rank self{0};                        // in this group
@@ -31,8 +31,8 @@ struct Group {
   bool aborted() const { return std::atomic_ref(aborted_).load(std::memory_order_acquire); }
   void set_aborted() const { std::atomic_ref(aborted_).store(true, std::memory_order_release); }
 
-  /// With the number it tells this communicator from all others: groups that share no rank may
-  /// share a number, as those do that one split makes.
+  /// Together with the number it identifies this communicator: groups that share no rank may share
+  /// a number, as those made by one split do.
   Rank first() const { return world_ranks.front(); }
   int size() const { return static_cast<int>(world_ranks.size()); }
   bool contains(Rank world_rank) const {

@@ -29,7 +29,7 @@ void Operation::fail(Error error) {
 void Operation::finish() {
   terms_.gate.leave();
   if (!handed_over) {
-    phase_.store(kFinished, std::memory_order_relaxed);  // the caller's own, and it drives
+    phase_.store(kFinished, std::memory_order_relaxed);  // only the caller has it, and it drives
     return;
   }
   if (phase_.exchange(kFinished, std::memory_order_acq_rel) != kSleptOn) return;
@@ -43,8 +43,7 @@ Operation::~Operation() {
   }
 }
 
-/// The phase says that somebody listens, as it does of sleepers, so that an end without either
-/// costs nothing.
+/// Listeners set the same phase as sleepers, so that finishing without either costs nothing.
 void Operation::on_complete(Told told) {
   auto* const mine = new Listener{std::move(told), listeners_.load()};
   while (!listeners_.compare_exchange_weak(mine->next, mine)) {

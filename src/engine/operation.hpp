@@ -19,20 +19,19 @@
 
 namespace farandole {
 
-/// What every operation has.
+/// What every kind of operation has.
 struct OperationTerms {
   std::shared_ptr<const Group> group;
   std::string name;  // the caller's, may be empty
   Gate gate;
-  Clock::duration timeout{};    // counts from when the input is there
-  std::uint64_t submitted = 0;  // Ticks; 0: not looked at, since it may well end at once
+  Clock::duration timeout{};    // counts from when the input is ready
+  std::uint64_t submitted = 0;  // Ticks; 0: the clock was not read, since it may end at once
 };
 
 /// Something in flight: a collective or a batch of messages.
 ///
-/// Threads   finished(), sleep_until_finished(), outcome() and on_complete() from any; the rest
-/// from the engine's
-///           driver.
+/// Threads   finished(), sleep_until_finished(), outcome() and on_complete() from any thread; the
+///           rest from the engine's driver.
 /// Memory    Allocates in its constructor and in renew() only, on the submitting thread.
 class Operation : public std::enable_shared_from_this<Operation> {
  public:
@@ -45,55 +44,56 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Ends the operation with an error. It is finished once no transport touches its memory.
   void fail(Error error);
   bool failing() const { return failing_; }
-  /// Why a collective cannot end well here, which other ranks cannot see; fail() has to follow.
+  /// Why a collective cannot end well here, which other ranks cannot see; fail() must follow.
   const std::optional<Error>& trouble() const { return trouble_; }
   /// Ends a failing operation although a transport may still read its memory; for shutdown only.
   void abandon() { finish(); }
-  /// The receive whose message was not the one that this operation expects, or none.
+  /// The receive whose message was not the one that this operation expects; null if there is none.
   const Transfer* disagreement() const { return disagreement_; }
-  /// Told what the disagreement was. A collective fails, since nothing after it makes sense.
+  /// Reports what the disagreement was. A collective fails, since its later steps would make no
+  /// sense.
   virtual void disagreed(Error error) { fail(std::move(error)); }
 
   bool finished() const { return phase_.load(std::memory_order_acquire) == kFinished; }
-  /// Sleeps until another thread finished it, at most `timeout`; may return early.
+  /// Sleeps until another thread has finished it, at most `timeout`; may return early.
   void sleep_until_finished(std::chrono::nanoseconds timeout);
   /// Valid once finished().
   const Result<void>& outcome() const { return outcome_; }
 
   using Told = std::function<void(const Result<void>&)>;
-  /// Calls `told` once with the outcome, at once if it is finished, else on the thread that
-  /// finishes it. Any thread; only of an operation that was handed over.
+  /// Calls `told` once with the outcome: at once if the operation is finished, else on the thread
+  /// that finishes it. Any thread; only for an operation that was handed over.
   void on_complete(Told told);
 
   const OperationTerms& terms() const { return terms_; }
-  /// Whether only looking again shows that it can go on: the driver does not sleep meanwhile.
+  /// Whether only polling shows that it can go on: the driver does not sleep meanwhile.
   bool needs_looks() const { return !started_ ? !terms_.gate.is_open() : awaits_device(); }
-  /// Looks at it for deadlines; counts from the first look.
+  /// Updates the watch on deadline and progress, which starts with the first call.
   void look(Clock::time_point now);
   bool overdue(Clock::time_point now) const { return watch_ && now >= watch_->deadline; }
-  /// Since when it has not moved, as far as looks have shown; none once somebody has said what it
-  /// is, see Claim.
+  /// Since when it has not moved, as far as look() has seen; none once this rank or another one has
+  /// claimed it, see Claim.
   std::optional<Clock::time_point> still_since() const {
     return !watch_ || watch_->claimed ? std::nullopt : std::optional(watch_->moved_at);
   }
-  /// All ranks hear, or have heard, what this rank would say.
+  /// All ranks hear, or have heard, the claim that this rank would make.
   void set_claimed() {
     if (!started_) return;  // it makes no claim before its input is there
     if (!watch_) look(Clock::now());
     watch_->claimed = true;
   }
   const Group& group() const { return *terms_.group; }
-  /// Of a collective, which all ranks of the group number alike; none otherwise.
+  /// The id of a collective, which is the same on all ranks of the group; none otherwise.
   virtual const OperationId* id() const { return nullptr; }
-  /// Of a collective, before it is submitted.
+  /// Sets the id of a collective, before it is submitted.
   virtual void set_id(OperationId) {}
-  /// What all ranks that have this id must have; of a collective.
+  /// For a collective: must be the same on all ranks that start the operation of this id.
   virtual Signature signature() const { return {}; }
   /// The peer of a transfer that failed because its transport lost that peer.
   virtual std::optional<Rank> lost_peer() const = 0;
-  /// It has not ended well, so that this rank's last words must not say that it has.
+  /// The operation has not ended well, so this rank's final state must not say that it has.
   virtual void withdraw(FinalState& words) const = 0;
-  /// Whether a rank that left with these words did its part in this operation.
+  /// Whether the rank that left with this final state did its part in the operation.
   virtual bool done_by(Rank world_rank, const FinalState& final_state) const = 0;
   /// "allreduce 'grad' (communicator 0, operation 17)"
   virtual std::string description() const = 0;
@@ -102,27 +102,27 @@ class Operation : public std::enable_shared_from_this<Operation> {
 
   Operation* next = nullptr;             // the engine's list
   std::shared_ptr<Operation> in_flight;  // set while the engine holds the operation
-  /// Handed to whichever thread drives, since it was made or renewed: others than the caller may
-  /// have held it or sleep on it. The submitting thread's.
+  /// Whether it was handed over to the driver since it was made or renewed, so that threads other
+  /// than the caller may have held it or sleep on it. Written by the submitting thread.
   bool handed_over = false;
 
  protected:
   explicit Operation(OperationTerms terms) : terms_(std::move(terms)) {}
-  /// Starts after the stream's earlier work; both as step().
+  /// begin() starts it once the gate is open, advance() continues; both return what step() does.
   virtual bool begin() = 0;
   virtual bool advance() = 0;
-  /// Takes the operation's transfers back; true once no transport touches its memory.
+  /// Withdraws the operation's transfers; true once no transport touches its memory.
   virtual bool cancel() = 0;
-  /// Any number that changes while it moves.
+  /// A number that changes whenever the operation moves.
   virtual std::uint64_t progress() const = 0;
-  /// Whether it waits for work of a device, of whose end nobody tells.
+  /// Whether it waits for work of a device, which does not notify anybody when it ends.
   virtual bool awaits_device() const { return false; }
   void finish();
   /// "allreduce 'grad' (communicator 0, operation 17)"
   std::string describe(Collective collective, OperationId id) const;
   /// "; send to rank 3 16/64 bytes"
   static std::string describe(const Transfer& transfer, bool sends);
-  /// Ready to run once more; of an operation that ended well and that nobody else holds.
+  /// Makes it ready to run again. Only for an operation that ended well and that nobody else holds.
   void renew(std::string_view name, std::uint64_t submitted, const Gate& gate) {
     if (!terms_.name.empty() || !name.empty()) rename(name);
     terms_.gate = gate;
@@ -157,7 +157,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   std::optional<Watch> watch_;
   bool started_ = false;
   std::atomic<std::uint32_t> phase_{kRunning};
-  std::atomic<Listener*> listeners_{nullptr};  // the latest first; whoever takes them calls them
+  std::atomic<Listener*> listeners_{nullptr};  // latest first; called by the thread taking them
 };
 
 }  // namespace farandole

@@ -6,12 +6,13 @@
 
 namespace farandole {
 
-/// Lock-free queue of nodes that carry their own link, from any number of submitting threads to
-/// the one driver. Nodes of one thread come out in the order that it pushed them.
+/// Lock-free queue of nodes that carry their own link, from any number of submitting threads to the
+/// one driver. Nodes of one thread come out in the order in which it pushed them.
 ///
-/// [Dryden18] keeps one single-producer queue per submitting thread; a linked node costs a
-/// submitter the same one atomic exchange and needs no registration, no bound and no clean-up
+/// [Dryden18] keeps one single-producer queue per submitting thread. A linked node costs the
+/// submitter the same single atomic exchange and needs no registration, no bound and no clean-up
 /// when a thread ends.
+///
 /// Threads   push() and empty() from any thread; take_all() from the driver.
 template <class Node>
 class SubmissionQueue {

@@ -17,8 +17,8 @@ std::size_t total(Counts counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-/// Whether `in` and `out` hold one chunk per rank; where they do so at the root only, whether
-/// this rank has the buffer at all.
+/// How a collective uses the buffers of this rank: whether `in` and `out` hold one chunk per rank,
+/// and whether this rank reads `in` and writes `out` at all, since some belong to the root only.
 struct Sides {
   bool in_by_rank = false, out_by_rank = false;
   bool reads = true, writes = true;
@@ -49,7 +49,7 @@ Sides sides(const Arguments& call, const Group& group) {
   return {.reads = false, .writes = false};
 }
 
-/// Elements of this rank's chunk before its own, and in it.
+/// Elements before this rank's chunk, and in it.
 struct Chunk {
   std::size_t offset, count;
 };
@@ -96,7 +96,8 @@ Result<void> check_counts(const Call& call, const Group& group) {
   return {};
 }
 
-/// In place, as the collective defines it, or apart; anything between is a mistake.
+/// The buffers may be apart, or in place as the collective defines it; any other overlap is an
+/// error.
 Result<void> check_overlap(const Arguments& arguments, const Extent& extents, const Group& group) {
   if (arguments.in == arguments.out && extents.in_place_offset.value() == 0) return {};
   const std::size_t element = size_of(arguments.dtype).value();
@@ -133,8 +134,8 @@ Extent extent(const Arguments& call, const Group& group) {
                 .out = Count{side.out_by_rank ? one * size : one},
                 .in_place_offset = Count{side.in_by_rank != side.out_by_rank ? one * self : 0}};
   if (call.by_rank) {
-    // The side of one chunk is as long as this rank's chunk of the other side, where that is
-    // known; else the caller says it by `count`.
+    // The buffer with one chunk is as long as this rank's chunk in the other buffer, if the counts
+    // of that one are known; else `count` says how long it is.
     const bool in_known = side.in_by_rank && side.reads;
     const bool out_known = side.out_by_rank && side.writes;
     if (in_known) result.in = Count{total(call.in_counts)};

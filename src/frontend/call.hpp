@@ -18,18 +18,19 @@ struct Call {
   const CallOptions& options;
 };
 
-/// What the library itself calls on communicators of the caller's, see CallOptions::purpose.
+/// Purposes of the library's own calls on the user's communicators, see CallOptions::purpose.
 inline constexpr std::uint16_t kSplit = 1, kArgumentCheck = 2, kSetMachine = 3, kClockOffset = 4;
 
-/// Limit on the elements of one call over all ranks; a signature has room for no more.
+/// Limit on the elements of one call over all ranks; fits into the `count` of a signature.
 inline constexpr std::size_t kCountMax = std::size_t{1} << 46;
 
 /// "allreduce: argument 'out' is null, allowed is a buffer."
 Error bad_argument(std::string_view call, const std::string& argument, const std::string& given,
                    const std::string& allowed);
 
-/// Chunks in `in` or `out`: one, or one per rank. Chunks of different lengths are named by the
-/// caller's counts; counts that only the root knows are empty elsewhere.
+/// What the call asks of this rank's buffers. Each holds one chunk, or one per rank. The caller's
+/// counts give the lengths if chunks differ; counts that only the root knows are empty on other
+/// ranks.
 Extent extent(const Arguments& arguments, const Group& group);
 
 /// Layouts of `in`, of `out`, and of the chunks of the data.
@@ -38,10 +39,11 @@ struct Layouts {
 };
 Layouts layouts(const Arguments& arguments, const Group& group, std::int64_t chunk_count);
 
-/// Finds what is wrong with the arguments on this rank alone.
+/// Checks the arguments, as far as this rank can do so alone.
+///
 /// Errors    kInvalidArgument naming the argument, what was given and what is allowed.
 Result<void> check_call(const Call& call, const Group& group);
-/// The part of it that addresses decide; what a checked call asks of memory is known.
+/// The part of check_call() that depends on addresses, for a call whose extents are known.
 Result<void> check_buffers(const Arguments& arguments, const Extent& extents, const Group& group);
 
 }  // namespace farandole

@@ -28,8 +28,9 @@ constexpr std::size_t kTuningBytesMax = std::size_t{48} << 10;  // travels in a 
 /// How the ranks of a group are spread over hosts.
 struct Spread {
   std::int64_t hosts = 0, ranks_per_host_max = 0;
-  std::int64_t cores = 0;  // for that many ranks, as crowded as on the most crowded host; 0: enough
-  bool in_blocks = true;   // the ranks of a host follow each other
+  // Cores for ranks_per_host_max ranks at the ranks per core of the most crowded host; 0: enough.
+  std::int64_t cores = 0;
+  bool in_blocks = true;  // the ranks of a host are consecutive
 };
 
 Spread spread_of(const CommunicatorState& state) {
@@ -58,7 +59,7 @@ Spread spread_of(const CommunicatorState& state) {
   return spread;
 }
 
-/// All fields, for a comparison byte by byte.
+/// All fields of a machine as text, so that machines can be compared byte by byte.
 class MachineText {
  public:
   explicit MachineText(const Machine& machine) {
@@ -96,7 +97,7 @@ class MachineText {
   std::string text_;
 };
 
-/// Whether every rank has the text that rank 0 has; the same answer, and error, on all ranks.
+/// Checks that every rank has the same text as rank 0; all ranks get the same result and error.
 Result<void> same_everywhere(const std::string& mine, Communicator& world) {
   const CallOptions options{.name = "set_machine", .purpose = kSetMachine};
   std::uint64_t length = mine.size();
@@ -169,7 +170,7 @@ Result<void> adopt_tuning(std::string_view text, Planning& planning) {
 
 Result<void> Context::set_machine(const Machine& machine) {
   Communicator all = world();
-  // Every rank has to take part, whatever it was given.
+  // Every rank has to take part, even if its own machine is not valid.
   auto valid = check(machine);
   auto same = same_everywhere(valid ? MachineText(machine).text() : std::string(), all);
   if (!valid) return valid;

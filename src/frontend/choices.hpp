@@ -9,17 +9,20 @@
 
 namespace farandole {
 
-/// The communicator's table of choices, made when it is first asked for. Needs plans_mutex.
+/// The communicator's table of algorithm choices, made at the first call. The caller holds
+/// plans_mutex.
 PlanTable& choices_of(CommunicatorState& state);
 
-/// What rank 0 publishes for all: the text of the file that FARANDOLE_TUNING names; empty if none.
-/// Errors    kInvalidArgument naming the file and, where it makes no sense, the line.
+/// The text of the file that FARANDOLE_TUNING names, which rank 0 publishes for all ranks; empty if
+/// there is none.
+///
+/// Errors    kInvalidArgument naming the file and, if its content is not valid, the line.
 Result<std::string> read_tuning_file();
 
-/// Takes over the text that rank 0 has read.
+/// Parses the text that rank 0 has read, into `planning`.
 Result<void> adopt_tuning(std::string_view text, Planning& planning);
 
-/// The entry of the control plane under which it travels.
+/// Key of that text in rank 0's member record.
 inline constexpr const char* kTuningEntry = "planner.tuning";
 
 }  // namespace farandole

@@ -19,7 +19,7 @@ namespace {
 
 using Lease = OperationCache::Lease;
 
-/// The memory that a schedule needs and the caller did not give.
+/// Allocates the memory that a schedule needs beyond the caller's buffers.
 Result<void> stage(const Call& call, const Plan& plan, const std::shared_ptr<Memory>& memory,
                    Count in_count, Count chunk, CollectiveSpec& spec) {
   const Arguments& arguments = call.arguments;
@@ -53,10 +53,10 @@ Result<void> stage(const Call& call, const Plan& plan, const std::shared_ptr<Mem
   return {};
 }
 
-// What a device has not finished cannot be passed on piece by piece.
+// Work that a device has not finished cannot be forwarded piece by piece.
 const FlowOf kNoFlow = [](int) { return Flow{}; };
 
-/// Whose memory the call's buffers lie in.
+/// The device that owns the memory of the call's buffers.
 Result<std::shared_ptr<Device>> device_of(const Arguments& arguments, const Extent& extents) {
   const DeviceRegistry& devices = DeviceRegistry::instance();
   auto device = devices.owner(extents.in.value() > 0 ? arguments.in : arguments.out);
@@ -126,7 +126,7 @@ Result<CollectiveSpec> make_spec(const Call& call, Plan& plan, CommunicatorState
   return spec;
 }
 
-/// Integers whose average is asked for are added up as wider ones, in memory of the library.
+/// An average of integers is summed in wider integers, in memory of the library.
 bool widens(const Arguments& arguments, const Group& group) {
   return reduces(arguments.collective) && arguments.reduction == Reduction::kAverage &&
          wide_length(arguments.dtype) > 0 && group.size() > 1;
@@ -200,13 +200,13 @@ Result<void> make_operation(const Call& call, CommunicatorState& state, Lease& m
   return {};
 }
 
-/// The operation's place in the order of the communicator.
+/// Gives the operation the communicator's next sequence number.
 void number(Operation& operation, CommunicatorState& state) {
   operation.set_id({state.group->communicator, state.next_sequence.fetch_add(1)});
 }
 
-/// FARANDOLE_CHECK: every rank shows what it is about to do; any difference raises on all ranks
-/// before a byte of the operation has moved.
+/// FARANDOLE_CHECK: compares what the ranks are about to do. Any difference is an error on all
+/// ranks, before a byte of the operation has moved.
 Result<void> compare_across_ranks(const Operation& operation, CommunicatorState& state) {
   const Signature mine = operation.signature();
   Writer own;
@@ -242,8 +242,9 @@ Result<void> compare_across_ranks(const Operation& operation, CommunicatorState&
                    named + ": " + text};
 }
 
-/// Checked, made and numbered, ready for the engine; none if `outcome` tells what is wrong. It is
-/// no Result, since a small call takes as long as a few dozen instructions.
+/// Checks a call, then makes and numbers its operation, ready for the engine. Empty on failure;
+/// `outcome` is the error then. Not a Result, since a small call takes only a few dozen
+/// instructions.
 Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome) {
   if (!is_open(state)) {
     outcome = closed_error(state, name(call.arguments.collective));
@@ -251,7 +252,7 @@ Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome)
   }
   Lease operation = state.operations.find(call, *state.group);
   if (!operation) outcome = make_operation(call, state, operation);
-  // Not the caller's mistake: the other ranks count this call, so it counts here as well.
+  // Not the caller's mistake, so the other ranks number this call: it gets a number here as well.
   if (!outcome && outcome.error().kind != ErrorKind::kInvalidArgument) {
     state.context->fabric.engine->excuse(*state.group, state.next_sequence.fetch_add(1),
                                          outcome.error());

@@ -17,8 +17,8 @@ namespace farandole {
 
 struct CommunicatorState;
 
-/// The communicators of a process, the numbers that name them, and what is left of those that are
-/// no more.
+/// The communicators of a process, the numbers that name them, and what is kept of those that are
+/// gone.
 ///
 /// Threads   any.
 class CommunicatorRegistry {
@@ -26,16 +26,16 @@ class CommunicatorRegistry {
   using Calls = std::map<std::string, Statistics::Calls>;  // by label of a plan
 
   void add(const std::shared_ptr<CommunicatorState>& communicator);
-  /// Every communicator that is still there. The caller drops them without holding a lock.
+  /// Every communicator that still exists. The caller releases them without holding a lock.
   std::vector<std::shared_ptr<CommunicatorState>> living();
-  /// The least number that no communicator of this process has had; the world's is 0.
+  /// One more than the highest number taken in this process; the world's is 0.
   std::uint32_t next_number();
-  /// True if the number was free; it and those below are not from now on.
+  /// True if the number was free. It and all lower numbers are taken from now on.
   bool take_number(std::uint32_t number);
-  /// A communicator is no more: what others may still have to know when this rank leaves, of the
-  /// last kRetiredMax, and what its plans counted.
+  /// A communicator is gone. Keeps its final state, which others may need when this rank leaves,
+  /// for the last kRetiredMax communicators, and adds up what its plans counted.
   void retire(FinalState final_states, const Calls& calls);
-  /// Of all that were retired.
+  /// Of retired communicators: the final states of the last kRetiredMax, the calls of all.
   std::vector<FinalState> final_states();
   Calls retired_calls();
 

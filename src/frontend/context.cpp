@@ -50,23 +50,23 @@ Result<void> rendezvous(ContextState& state) {
   }
   record->emplace(kCoresEntry, own_core_share().text());
   auto session = Session::start(state.environment.job, *std::move(record), std::move(events));
-  state.environment.job.store.reset();  // of no use any more
+  state.environment.job.store.reset();  // not needed any more
   if (!session) return session.error();
   state.membership.session = *std::move(session);
   state.membership.settle(state.environment.job.rank, state.membership.session->members());
   // Ranks that share cores sleep often, and each sleep would pay for the fence. All ranks of a host
-  // find the same.
+  // decide alike.
   if (state.membership.shares_cores()) AsymmetricFence::disable();
   const auto& published = state.membership.members.front().record;
   const auto tuning = published.find(kTuningEntry);
   return tuning == published.end() ? Result<void>() : adopt_tuning(tuning->second, state.planning);
 }
 
-// What a rank opens for itself: memory, doorbell, listener, control sockets, what wakes its
-// threads, and a few at a time for calls and mappings.
+// Descriptors that a rank opens for itself: memory, doorbell, listener, control sockets, those that
+// wake its threads, and a few at a time for calls and mappings.
 constexpr std::size_t kOwnDescriptors = 24;
 
-/// Before the ranks meet; rank 0 has a connection with each then.
+/// Makes room for the descriptors of the rendezvous, in which rank 0 is connected with every rank.
 Result<void> room_to_start(const Job& job) {
   if (job.size == 1) return {};
   const bool meets_all = job.rank == Rank{0};
@@ -75,8 +75,8 @@ Result<void> room_to_start(const Job& job) {
       "rank " + std::to_string(job.rank.value()) + " of " + std::to_string(job.size));
 }
 
-/// Until there is an engine to tell: whoever leaves now must not be waited for. Between processes
-/// it takes the start of all with it.
+/// Handles departures until the engine exists: no rank may wait for one that leaves. Between
+/// processes, its departure ends the start of all ranks.
 void watch_start(ContextState& state) {
   state.membership.relay.watch([&state](const Departure& gone) {
     for (const auto& transport : state.fabric.transports) {
@@ -93,10 +93,10 @@ void watch_start(ContextState& state) {
   });
 }
 
-// Who cannot connect says so to the others; without a word they give up a little later.
+// A rank that cannot connect tells the others; ranks that are told nothing give up this much later.
 constexpr std::chrono::seconds kReadyPatience{5};
 
-/// This rank cannot begin. Says so to the others, and returns what is to blame.
+/// This rank cannot start: tells the others, and returns the error that caused it.
 Error give_up(Session* session, Error error) {
   if (session == nullptr) return error;
   if (error.kind != ErrorKind::kInvalidArgument) {
@@ -107,7 +107,7 @@ Error give_up(Session* session, Error error) {
   return error;
 }
 
-/// Returns once every rank of the job has got as far.
+/// Returns once every rank of the job has reached this point.
 Result<void> get_ready(ContextState& state, const std::vector<Transport*>& by_rank) {
   watch_start(state);
   if (auto connected = connect_early(state, by_rank); !connected) return connected;
@@ -116,7 +116,7 @@ Result<void> get_ready(ContextState& state, const std::vector<Transport*>& by_ra
       Deadline::after(state.environment.job.start_timeout + kReadyPatience));
 }
 
-/// What this rank has done its part in, for those who stay.
+/// What this rank has done its part in, encoded for the ranks that stay.
 std::string final_state(ContextState& state) {
   FinalState all;
   const auto add = [&all](FinalState one) {
@@ -129,7 +129,7 @@ std::string final_state(ContextState& state) {
   return encode(all);
 }
 
-/// Once, however often the process joins a job.
+/// Warns only once, however often the process joins a job.
 void warn_of_unknown_settings() {
   static std::once_flag warned;
   std::call_once(warned, [] {
@@ -250,7 +250,7 @@ std::vector<MemberInfo> Context::members() const {
 }
 
 Result<std::shared_ptr<std::byte>> Context::allocate(Bytes size) {
-  // The parent has its own idea of what is free in the memory that both map.
+  // A forked child maps the same memory as its parent, but does not know what the parent allocates.
   if (!state_->environment.origin.here()) return state_->environment.origin.error("allocate");
   return allocate_shared(state_->fabric.memory, size);
 }
@@ -286,11 +286,11 @@ Statistics Context::statistics() const {
 }
 
 void Context::shutdown() {
-  if (!state_->environment.origin.here()) return;  // the job has not lost anybody
+  if (!state_->environment.origin.here()) return;  // a forked child is no rank of the job
   const std::lock_guard lock(state_->shutdown_mutex);
   if (state_->closed.exchange(true)) return;
   state_->membership.gathering.close();
-  state_->fabric.engine->stop();  // what it ends now, this rank has not done its part in
+  state_->fabric.engine->stop();  // this rank has not done its part in operations that this ends
   const std::string final_states = final_state(*state_);
   if (state_->membership.session) state_->membership.session->leave(final_states);
   if (state_->membership.tell_threads) {
@@ -299,7 +299,7 @@ void Context::shutdown() {
   }
   state_->membership.relay.close();
   if (state_->observability.records_timeline())
-    (void)stop_timeline();  // the coordinators have recorded their last
+    (void)stop_timeline();  // the coordinators record nothing more
 }
 
 std::string Context::dump() const {

@@ -10,8 +10,8 @@ namespace farandole {
 namespace {
 
 // With a core per rank a peer answers within microseconds. A core that is shared, with a rank or
-// with somebody else, is given away soon, since the answer may wait for it: two ranks on one core
-// took 239 us for 4 bytes while both paused for 100 us, and 7 us on two cores.
+// with another process, is yielded soon, since the peer may need it for its answer: two ranks on
+// one core took 239 us for 4 bytes while both paused for 100 us, and 7 us on two cores.
 constexpr auto kPause = std::chrono::microseconds(5);
 
 }  // namespace

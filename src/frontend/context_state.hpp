@@ -34,7 +34,7 @@ namespace farandole {
 /// How long a rank that cannot reach another waits for a membership event that explains it.
 inline constexpr std::chrono::milliseconds kEventTime{1000};
 
-/// What the planner knows beside a call.
+/// What the planner knows in addition to the call.
 struct Planning {
   TuningTable tuning;  // of rank 0's FARANDOLE_TUNING; constant once the ranks have met
   std::mutex machine_mutex;
@@ -45,7 +45,7 @@ struct Planning {
 /// first. Functions take the part that they need.
 struct ContextState {
   ContextState() = default;
-  /// The session, which talks until it is destroyed, outlives the transports.
+  /// The session outlives the transports and reports events until it is destroyed.
   ~ContextState() { membership.relay.close(); }
 
   Environment environment;
@@ -58,10 +58,10 @@ struct ContextState {
   std::atomic<bool> closed{false};
 };
 
-/// One of this process, which a forked child neither uses nor takes apart.
+/// A state that belongs to this process: a forked child neither uses nor destroys it.
 std::shared_ptr<ContextState> make_context_state();
 
-/// What runs a call, made ready for this rank, and how often it ran.
+/// What runs a call, prepared for this rank, and how often it ran.
 struct Plan {
   Executable executable;
   /// Null if a delegate runs it.
@@ -74,9 +74,9 @@ struct Plan {
   std::uint8_t algorithm = 0;      // index_of() its row
   std::uint16_t fingerprint = 0;   // of the schedule, all options included
   bool touches_out = false;        // this rank's program does
-  // Whether it also runs chunks of different lengths, once somebody asked. Under plans_mutex.
+  // Whether it also runs chunks of different lengths; set when first needed. Under plans_mutex.
   std::optional<bool> takes_counts;
-  /// Bound to calls of equal shape, the latest kBoundMax. Under plans_mutex.
+  /// The program bound to calls of one shape; the latest kBoundMax are kept. Under plans_mutex.
   struct Bound {
     DType dtype = DType::kUInt8;
     Count count;
@@ -96,9 +96,9 @@ using PlanKey = std::tuple<Collective, std::string, std::int64_t, bool, bool>;
 struct CommunicatorState {
   CommunicatorState() = default;
   ~CommunicatorState() { retire(); }
-  /// Idempotent: nothing starts here any more.
+  /// Nothing starts on this communicator any more. Idempotent.
   void retire();
-  /// What this rank has started here.
+  /// What this rank has started on this communicator.
   FinalState final_state();
 
   std::shared_ptr<ContextState> context;
@@ -122,24 +122,26 @@ std::shared_ptr<CommunicatorState> make_world(const std::shared_ptr<ContextState
 std::shared_ptr<CommunicatorState> make_communicator(const std::shared_ptr<ContextState>& context,
                                                      std::shared_ptr<const Group> group);
 
-/// Whether neither the library was shut down nor the communicator freed or aborted, nor this
-/// process forked from the one that they belong to.
+/// False once the library was shut down or the communicator freed or aborted, and in a forked child
+/// of the process that they belong to.
 inline bool is_open(const CommunicatorState& state) {
   return !state.context->closed.load(std::memory_order_acquire) &&
          !state.freed.load(std::memory_order_acquire) && !state.group->aborted() &&
          state.context->environment.origin.here();
 }
-/// Which of them it was: kAborted, else kInvalidArgument.
+/// Says why is_open() is false: kAborted if the communicator was aborted, else kInvalidArgument.
 Error closed_error(const CommunicatorState& state, std::string_view caller);
 
-/// What an operation that is submitted now gets.
+/// The terms of an operation that is submitted now.
 OperationTerms terms_of(const CommunicatorState& state, const std::string& name,
                         const Gate& gate = {});
 
-/// "allreduce sum float32[10]"; the inverse of what a call puts into its messages.
+/// "allreduce sum float32[10]", from the signature in a call's messages.
 std::string describe(const Signature& signature);
 
-/// Ranks and cores decide how a wait spins, FARANDOLE_SPIN how long. Errors as above.
+/// Ranks and cores decide how a wait spins, FARANDOLE_SPIN how long.
+///
+/// Errors    kInvalidArgument naming FARANDOLE_SPIN.
 Result<EngineOptions> engine_options(const Membership& membership);
 
 }  // namespace farandole

@@ -50,8 +50,8 @@ std::optional<double> quota_of(const std::string& folder) {
   return quota_in(quota, period);
 }
 
-/// Takes the tightest limit of the group and of those that it is part of. In a container the path
-/// may be the host's, of which only the top is there.
+/// Takes the tightest limit of the control group and its parents. In a container the path may be
+/// the host's, of which only the root is visible.
 void read_limit(const std::string& mount, std::string path, CoreShare& share) {
   double tightest = 0;
   for (;;) {
@@ -66,7 +66,7 @@ void read_limit(const std::string& mount, std::string path, CoreShare& share) {
   }
 }
 
-/// Gives ranks cores of their own, moving those placed before where that makes room [Kuhn 1955].
+/// Gives each rank a core of its own, moving ranks placed earlier if that makes room [Kuhn 1955].
 class Assignment {
  public:
   explicit Assignment(const std::vector<CoreShare>& ranks) : ranks_(ranks) {

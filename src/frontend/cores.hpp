@@ -12,8 +12,9 @@
 
 namespace farandole {
 
-/// Where a process may run. Each rank publishes its own, since the mask of one says nothing of the
-/// others': launchers bind ranks to different cores, containers give them fewer than they see.
+/// Where a process may run. Each rank publishes its own, since the mask of one rank says nothing
+/// about the others: launchers bind ranks to different cores, and containers allow fewer cores than
+/// they show.
 struct CoreShare {
   std::vector<int> cores;  // the affinity mask, ascending
   int limit = 0;           // whole cores that its control group may use at a time; 0: no limit
@@ -24,18 +25,20 @@ struct CoreShare {
   static std::optional<CoreShare> parse(std::string_view text);
 };
 
-/// Of the calling thread, which its later children inherit. What cannot be read is no limit.
+/// The share of the calling thread, which its later children inherit. A limit that cannot be read
+/// counts as none.
 CoreShare own_core_share(const std::string& membership = "/proc/self/cgroup",
                          const std::string& groups = "/sys/fs/cgroup");
 
-/// How many cores these ranks of one host can keep busy. Fewer than ranks exactly if some of them
-/// must share one: there is no way to give each its own [P. Hall, 1935].
+/// How many cores these ranks of one host can keep busy. It is less than the number of ranks
+/// exactly if some of them must share a core, because there is no way to give each its own [P.
+/// Hall, 1935].
 int cores_of(const std::vector<CoreShare>& ranks);
 
 /// cores_of() by host_id; a host is left out if one of its members published no share.
 std::map<std::string, int> cores_by_host(const Members& members);
 
-/// The member's entry with its share.
+/// Key of the share in a member record.
 inline constexpr const char* kCoresEntry = "cores";
 
 }  // namespace farandole

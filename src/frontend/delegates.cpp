@@ -26,7 +26,7 @@ DelegateMembers delegate_members(const CommunicatorState& state) {
   return result;
 }
 
-/// Of a delegate's name; its version is for the delegate itself to compare.
+/// Fingerprint of a delegate's name. Comparing versions is the delegate's task.
 std::uint16_t name_fingerprint(std::string_view name) {
   Fingerprint text;
   text.add(name);

@@ -19,13 +19,15 @@ std::vector<const AlgorithmInfo*> reachable_delegates(const CommunicatorState& s
 /// `device`.
 Error unsuited_error(const Call& call, std::string_view device, const std::string& name);
 
-/// The plan of calls by the delegate of a row, which they suit. Joins it at the communicator's
-/// first call. Errors    kInvalidArgument if it does not reach all ranks. Those of
-/// Delegate::join(). Blocking  the first time, as Delegate::join().
+/// The plan of calls that the delegate of `row` can run. Joins the delegate at the communicator's
+/// first call.
+///
+/// Errors    kInvalidArgument if it does not reach all ranks; those of Delegate::join().
+/// Blocking  the first time, as Delegate::join().
 Result<std::shared_ptr<Plan>> make_delegate_plan(const AlgorithmInfo& row,
                                                  CommunicatorState& state);
 
-/// An operation for the call, by a plan that is one of a delegate.
+/// An operation for the call, by the plan of a delegate.
 std::shared_ptr<Operation> make_delegate_operation(const Call& call, const Plan& plan,
                                                    const CommunicatorState& state);
 

@@ -14,7 +14,7 @@
 
 namespace farandole {
 
-/// What a process was told before it joined a job: who it is there, and the settings.
+/// What a process knows before it joins a job: its place in the job, and the settings.
 ///
 /// Threads   constant once the ranks have met, so any may read.
 struct Environment {

@@ -19,28 +19,31 @@
 
 namespace farandole {
 
-/// Passes membership events to the engine, and keeps those that come before there is one.
-/// Those about communicators that are to be made go to `gathering` at once.
+/// Passes membership events to the engine, and keeps those that come before the engine exists.
+/// Messages about communicators that are being made go to `gathering` at once.
+///
 /// Threads   any.
 class EventRelay {
  public:
   explicit EventRelay(Gathering& gathering) : gathering_(gathering) {}
-  /// Floods what a message is answered with; called without a lock.
+  /// `answer` floods the answer to a message; it is called without a lock.
   void set_answer(Gathering::Flood answer);
   void departed(const Departure& departure);
   void notice(Rank from, std::string_view message);
   void suspect(Rank peer);
   void stalled(Rank from, Rank to, std::string_view what);
-  /// Told when a rank calls for a cycle of the coordinator with this number.
+  /// Runs `called` when a rank asks for a cycle of the coordinator with this number.
   void add_cycle_listener(std::uint32_t number, std::function<void()> called);
   void remove_cycle_listener(std::uint32_t number);
-  /// Until started(), open() or close(): told who left, and at once who left already.
+  /// Until started(), open() or close(), `gone` is told of every departure, and at once of earlier
+  /// ones.
   void watch(std::function<void(const Departure&)> gone);
-  /// Every rank is ready to begin: who leaves from here on may have done its part.
+  /// Every rank is ready to begin. A rank that leaves after this may have done its part.
   void started();
-  /// Waits until `limit` for a rank for which `concerned` holds to have died: the first of them.
+  /// Waits until `limit` for the death of a rank for which `concerned` holds; returns the first
+  /// one.
   std::optional<Departure> death(const std::function<bool(Rank)>& concerned, Deadline limit);
-  /// The engine outlives the relay's last call after close().
+  /// The engine must exist until close() has returned.
   void open(Engine& engine);
   void close();
 
@@ -59,7 +62,7 @@ class EventRelay {
   std::vector<std::pair<Rank, std::string>> early_notices_;
 };
 
-/// What a rank floods to have everybody take part in a coordinator's cycle.
+/// The message that a rank floods to make all ranks take part in a coordinator's cycle.
 std::string cycle_call(std::uint32_t number);
 
 }  // namespace farandole

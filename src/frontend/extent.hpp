@@ -12,8 +12,8 @@ namespace farandole {
 /// What a call asks of this rank's memory. The counts are 0 where a buffer is not used.
 struct Extent {
   Count in, out;          // elements
-  Count written;          // of `out`; a reduction may use it where it promises nothing
-  Count in_place_offset;  // where the shorter buffer lies in the longer one, in place
+  Count written;          // of `out`; a reduce may also write it on ranks that get no result
+  Count in_place_offset;  // of the shorter buffer in the longer one, when in place
 };
 
 /// From the beginning of `out` to that of `in`, in bytes, if they share memory.

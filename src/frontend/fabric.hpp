@@ -16,8 +16,8 @@ namespace farandole {
 
 /// What moves bytes between the ranks; members are destroyed from the last to the first.
 ///
-/// Threads   the pointers are constant once the engine is there; what they point to says which
-///           threads may use it.
+/// Threads   the pointers are constant once the engine exists; the types that they point to say
+///           which threads may use them.
 struct Fabric {
   std::optional<AsymmetricFence::User> fence;  // none when ranks are threads
   std::shared_ptr<Memory> memory;

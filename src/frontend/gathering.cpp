@@ -209,7 +209,7 @@ bool Gathering::notice(Rank from, std::string_view message, std::string& answer)
   return true;
 }
 
-/// A join that this rank has answered already comes again from a member that missed the answer.
+/// A member that missed the answer repeats a join that this rank has already answered.
 void Gathering::take_join(Rank from, GroupKey key, std::uint64_t call, std::string& answer) {
   for (const Made& made : made_) {
     if (made.key != key || made.calls.at(from.value()) < call) continue;

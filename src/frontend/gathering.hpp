@@ -22,11 +22,11 @@
 
 namespace farandole {
 
-/// Communicators that split() makes are numbered below; those of create_group() from here on.
+/// Communicators of create_group() are numbered from here on, those of split() below.
 inline constexpr std::uint32_t kGroupNumbers = std::uint32_t{1} << 30;
 
-/// Which communicator is to be made: of whom, in which order, from which parent, and the caller's
-/// tag, which tells two apart that are made at the same time. Ranks are those of the world.
+/// Names a communicator that is to be made: its ranks in order, its parent, and the caller's tag,
+/// which tells apart two that are made at the same time. Ranks are world ranks.
 struct GroupKey {
   std::int32_t tag = 0;
   std::uint32_t parent = 0;
@@ -35,20 +35,21 @@ struct GroupKey {
   auto operator<=>(const GroupKey&) const = default;
 };
 
-/// Lets the members of a group that is to be made find each other without the other ranks, by
-/// messages that are flooded over the control plane.
+/// Lets the members of a new group find each other, without calls on other ranks, by messages that
+/// are flooded over the control plane.
 ///
 ///   joins       a member to all: it has called, with the number of its call
 ///   made        the first member to all, once every member has joined: the calls that this
 ///               answers, and the communicator's number
 ///   withdraws   a member to all: that call has ended
 ///
-/// A member may withdraw just when the first one answers. Then the first one aborts what it has
-/// made, so that nobody waits there for a member that does not know of it.
+/// A member may withdraw just when the first member answers. The first member then aborts the
+/// communicator that it has made, so that no rank waits in it for a member that does not know of
+/// it.
 ///
-/// The first member picks the number among those that are its own: its rank is in it, so that no
-/// other first member picks the same one (docs/design/0021-jobs-and-groups.md). Joins are repeated
-/// while a member waits, since a control plane that has just lost a rank may lose messages too.
+/// The first member picks a number that contains its own rank, so that no other first member picks
+/// the same one (docs/design/0021-jobs-and-groups.md). Joins are repeated while a member waits,
+/// since a control plane that has just lost a rank may lose messages too.
 ///
 /// Threads   any. `flood` is called without a lock.
 /// Blocking  gather() until its deadline; nothing else.
@@ -58,13 +59,14 @@ class Gathering {
 
   /// Waits until every rank of `key`, this one among them, has called it with the same key. Returns
   /// the number of the communicator.
+  ///
   /// Errors    kRankFailed naming a member that is gone; kTimedOut naming the members that have not
   ///           come; kInternal when the first member has no number left.
   Result<std::uint32_t> gather(Rank self, const Members& members, const GroupKey& key,
                                Deadline deadline, const Flood& flood);
 
-  /// Whether the message is one of these; then it has been taken. `answer` is to be flooded, and to
-  /// be taken by this rank's engine, unless it is empty.
+  /// Takes the message and returns true if it is one of these. Unless `answer` is empty then, the
+  /// caller floods it and passes it to this rank's engine.
   bool notice(Rank from, std::string_view message, std::string& answer);
   void departed(const Departure& departure);
   /// Ends all waits, now and later: the library is shut down.
@@ -83,7 +85,7 @@ class Gathering {
     Rank self;
     std::uint64_t call;
     std::optional<std::uint32_t> number = std::nullopt;
-    std::set<std::int32_t> gave_up = {};  // members that had come and waited no longer
+    std::set<std::int32_t> gave_up = {};  // members that joined and then withdrew
   };
 
   static std::string encode(const Made& made);
@@ -104,7 +106,7 @@ class Gathering {
   std::uint64_t calls_ = 0;           // of this rank
   std::uint32_t numbers_ = 0;         // that this rank has picked
   std::map<GroupKey, Calls> joined_;  // of other ranks, and not answered yet
-  std::deque<Made> made_;             // by this rank: the latest, for whoever missed it
+  std::deque<Made> made_;             // by this rank: the latest, for members that missed them
   std::list<Waiting*> waiting_;       // calls of this rank
   std::map<std::int32_t, Departure> gone_;
 };

@@ -22,7 +22,7 @@
 namespace farandole {
 namespace {
 
-/// What joins ranks that are threads of one process in place of a session.
+/// Joins ranks that are threads of one process, in place of a session.
 struct Hub {
   std::mutex mutex;
   std::vector<std::shared_ptr<Memory>> memories;  // outlive every rank that maps them
@@ -37,7 +37,7 @@ struct Hub {
         if (static_cast<int>(rank) != self.value()) living.push_back(states[rank].lock());
       }
     }
-    for (const auto& state : living) {  // who is told may tell something in turn
+    for (const auto& state : living) {  // without the lock, since `tell` may call others() again
       if (state) tell(*state);
     }
   }
@@ -105,7 +105,7 @@ Result<std::pair<int, std::uint16_t>> listen_on_loopback() {
   return std::pair{fd, ntohs(address.sin_port)};
 }
 
-/// Brings the ranks up side by side, since each of them waits for the others.
+/// Starts the ranks in parallel, since each of them waits for the others.
 template <class Start>
 Result<std::vector<std::unique_ptr<Context>>> together(
     std::vector<std::shared_ptr<ContextState>> states, Start start) {

@@ -14,7 +14,7 @@
 
 namespace farandole {
 
-/// Who belongs to the job, and how this rank hears of the other ranks and tells them something.
+/// The members of the job, and how this rank hears from the other ranks and sends them messages.
 ///
 /// Threads   `members`, `cores` and the functions are constant once the ranks have met; Gathering,
 ///           EventRelay and Session have locks of their own.
@@ -29,9 +29,8 @@ struct Membership {
   std::function<void(const Departure&)> tell_threads;
   std::function<void(std::string_view)> flood;
 
-  /// Takes over the members that have met, of whom this process is `rank`. What the starter said of
-  /// this host's ranks is only good for meeting them: it may know nothing of them, or count
-  /// otherwise.
+  /// Takes over the members that have met; this process is `rank`. What the starter says about this
+  /// host's ranks serves only for the rendezvous: it may say nothing, or count differently.
   void settle(Rank rank, Members met);
   /// The member that this process is.
   const Member& own() const;
@@ -39,7 +38,7 @@ struct Membership {
   int local_size() const;
   /// Cores that this host's ranks can keep busy; 0: unknown.
   int host_cores() const;
-  /// Whether this host's ranks are more than that.
+  /// Whether this host has more ranks than host_cores(), if that is known.
   bool shares_cores() const;
   /// Floods a message to the relays of all other ranks.
   void tell_all(std::string_view message);

@@ -17,13 +17,14 @@ namespace farandole {
 /// Threads   any.
 class Observability {
  public:
-  /// Records into `opened()` from now on. Errors: kInvalidArgument if one is recorded already, and
-  /// those of `opened`.
+  /// Records into `opened()` from now on.
+  ///
+  /// Errors    kInvalidArgument if a timeline is being recorded already, and those of `opened`.
   template <class Open>
   Result<void> start_timeline(Open opened);
   /// The timeline that was recorded, for the caller to close; null if there is none.
   std::shared_ptr<coordinator::Timeline> stop_timeline();
-  /// What is recorded now; null if nothing is. Takes no lock if nothing is.
+  /// The timeline that is being recorded; null if there is none, which takes no lock.
   std::shared_ptr<coordinator::Timeline> timeline();
   bool records_timeline() const { return timeline_on_.load(std::memory_order_relaxed); }
 

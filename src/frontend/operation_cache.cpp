@@ -23,14 +23,14 @@ std::size_t hash(const Arguments& arguments) {
   return ((arguments.count.value() * 31 + small + root) * 0x9e3779b97f4a7c15) >> 32;
 }
 
-/// Where `in` lies in `out`, if it does.
+/// Offset of `in` from `out`, if they share memory.
 std::optional<std::int64_t> in_offset(const Arguments& arguments, const Extent& extents) {
   const Bytes element = size_of(arguments.dtype);
   return in_offset(arguments.in, extents.in * element, arguments.out, extents.written * element);
 }
 
-/// Whether they differ in their addresses at most, and share memory alike. Away from the root of a
-/// reduction, one that is given no output has had memory made for it.
+/// Whether two calls differ at most in their addresses, and overlap alike. Both or neither must
+/// have an output: on a rank that is not the root of a reduce, the library allocates a missing one.
 bool alike(const Arguments& a, const Arguments& b, const Extent& extents) {
   if ((a.out == nullptr) != (b.out == nullptr)) return false;
   return a.count == b.count && a.collective == b.collective && a.dtype == b.dtype &&
@@ -38,15 +38,16 @@ bool alike(const Arguments& a, const Arguments& b, const Extent& extents) {
          in_offset(a, extents) == in_offset(b, extents);
 }
 
-/// Whether it ended well and nobody else holds it any more.
+/// Whether the operation has succeeded and nothing else holds it any more.
 bool is_free(const std::shared_ptr<CollectiveOperation>& operation) {
   if (operation.use_count() > 1) return false;
-  // Giving up a copy orders what other threads did with theirs before what the caller does now.
+  // Releasing a copy orders what other threads did with their copies before what the caller does
+  // now.
   if (operation->handed_over) (void)std::shared_ptr(operation);
   return operation->finished() && operation->outcome();
 }
 
-/// Returns the bytes of the call's larger buffer on this rank.
+/// Counts the call. Returns the bytes of its larger buffer on this rank.
 std::size_t count_call(const Arguments& arguments, const Extent& extents, Plan& plan) {
   const std::size_t bytes = (std::max(extents.in, extents.out) * size_of(arguments.dtype)).value();
   add_owned(plan.calls, 1);
@@ -67,7 +68,7 @@ OperationCache::Lease OperationCache::find(const Call& call, const Group& group)
   return Lease();
 }
 
-/// The entry has been taken; it is given back if its operation does not do.
+/// The caller has taken the entry; it is released if its operation does not suit the call.
 OperationCache::Lease OperationCache::renewed(Entry& entry, const Call& call, const Group& group) {
   const auto& [arguments, options] = call;
   Lease lease(entry);
@@ -130,7 +131,7 @@ OperationCache::Lease OperationCache::keep(const Call& call,
   return Lease(entry);
 }
 
-/// One that holds nothing of use, or whose turn it is; none if all are taken.
+/// Takes an entry that is empty or outdated, else the one whose turn it is; null if all are taken.
 OperationCache::Entry* OperationCache::take_entry(Set& set) {
   const std::uint64_t now = generation_.load(std::memory_order_relaxed);
   for (Entry& entry : set) {
@@ -174,7 +175,7 @@ void OperationCache::clear() {
   generation_.fetch_add(1, std::memory_order_relaxed);
   for (Set& set : sets_) {
     for (Entry& entry : set) {
-      if (entry.taken.exchange(true, std::memory_order_acquire)) continue;  // old from now on
+      if (entry.taken.exchange(true, std::memory_order_acquire)) continue;  // outdated from now on
       forget(entry);
       entry.taken.store(false, std::memory_order_release);
     }

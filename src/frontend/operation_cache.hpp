@@ -19,9 +19,9 @@ namespace farandole {
 struct Call;
 struct Plan;
 
-/// Collectives that ended, to run again for calls like the ones that made them: most of what a
-/// small collective costs is choosing its plan and making its operation. Calls that are alike and
-/// outstanding at once have an operation each, all of them over one bound program.
+/// Finished collectives, which run again for similar calls: most of the cost of a small collective
+/// is choosing its plan and making its operation. Similar calls that are outstanding at the same
+/// time have an operation each, all over one bound program.
 ///
 /// Threads   find() from any; the rest under the communicator's lock.
 /// Memory    kSets * kWays operations, each of at most kTransfersMax transfers a round and
@@ -30,8 +30,8 @@ class OperationCache {
   struct Entry {
     std::atomic<std::size_t> hash{0};  // of the call that it is for; a hint
     std::atomic<bool> taken{false};
-    // The taker's.
-    std::uint64_t generation = 0;  // of the cache when this was kept; another one: empty
+    // Only for the thread that has set `taken`.
+    std::uint64_t generation = 0;  // of the cache when this was kept; outdated: empty
     Arguments arguments;           // of the last call, whose options follow
     int size_shift = 0;
     bool deterministic = false;
@@ -39,15 +39,15 @@ class OperationCache {
     std::string algorithm;
     Extent extents;
     std::shared_ptr<CollectiveOperation> operation;
-    std::atomic<std::uint64_t> calls{0};  // found here, which the plan has not counted
-    // Written by the taker under the communicator's lock, read with either.
+    std::atomic<std::uint64_t> calls{0};  // found here and not yet added to the plan's
+    // Written by that thread under the communicator's lock; either suffices for reading.
     std::size_t bytes = 0;  // of the call's larger buffer on this rank
     std::shared_ptr<Plan> plan;
   };
 
  public:
-  /// An operation that is the holder's until it is submitted, and nobody else's to find until the
-  /// lease ends.
+  /// An operation that belongs to the holder until it is submitted. No other call finds it before
+  /// the lease ends.
   class Lease {
    public:
     Lease() = default;
@@ -72,13 +72,13 @@ class OperationCache {
     explicit Lease(Entry& entry) : entry_(&entry) {}
     explicit Lease(std::shared_ptr<Operation> own) : own_(std::move(own)) {}
     Entry* entry_ = nullptr;
-    std::shared_ptr<Operation> own_;  // without a entry: it runs once
+    std::shared_ptr<Operation> own_;  // without an entry: it runs once
   };
 
-  /// The operation of a call like this one, ready to run once more, if it ended well, nobody else
-  /// holds it any more and the call's buffers are right; else none. Counts the call.
+  /// The operation of a similar call, ready to run again, if it has succeeded, nothing else holds
+  /// it any more and the call's buffers are valid; else none. Counts the call.
   Lease find(const Call& call, const Group& group);
-  /// Remembers what a call made, if it can be run again, and counts the call.
+  /// Keeps the operation that a call made, if it can run again, and counts the call.
   Lease keep(const Call& call, std::shared_ptr<CollectiveOperation> made,
              std::shared_ptr<Plan> plan);
   /// Counts a call whose operation is not kept.
@@ -91,7 +91,7 @@ class OperationCache {
   static constexpr std::size_t kSets = 16;
   static constexpr std::size_t kWays = 4;
   static constexpr std::size_t kTransfersMax = 64;
-  static constexpr std::size_t kUntimedMax = 4096;  // bytes; their time begins when they wait
+  static constexpr std::size_t kUntimedMax = 4096;  // bytes; their time starts when they wait
   static constexpr std::size_t kScratchBytesMax = std::size_t{64} << 10;
   using Set = std::array<Entry, kWays>;
   Lease renewed(Entry& entry, const Call& call, const Group& group);
@@ -99,7 +99,7 @@ class OperationCache {
   static void forget(Entry& entry);
 
   std::array<Set, kSets> sets_;
-  std::size_t turn_ = 0;  // which entry goes next where all are in use
+  std::size_t turn_ = 0;  // which entry to replace next if all are in use
   std::atomic<std::uint64_t> generation_{1};
 };
 

@@ -84,15 +84,15 @@ Result<Schedule> build(const Call& call, const std::string& algorithm, const Gro
   return build_schedule(collective, algorithm, group.size(), root, call.options.deterministic);
 }
 
-/// Whether a rank could end before all have called, or before all have what they were promised:
-/// with a root data goes one way; of an alltoall with counts only the lengths of messages tell
-/// whether two ranks agree, and only one of the two sees them.
+/// Whether a rank could finish before all have called, or before all have their results. With a
+/// root, data flows one way. In an alltoall with counts, only the lengths of messages show whether
+/// two ranks agree, and only one of the two sees them.
 bool needs_end_together(const Arguments& arguments) {
   return has_root(arguments.collective) ||
          (arguments.collective == Collective::kAlltoall && arguments.by_rank);
 }
 
-/// Looked at when it is first asked for.
+/// Whether the plan takes counts per rank; computed when first needed.
 bool runs_counts(const Call& call, const std::string& algorithm, Plan& plan,
                  const CommunicatorState& state) {
   if (!plan.takes_counts) {

@@ -68,8 +68,8 @@ Result<std::vector<CopySpec>> pair_own(std::span<const Message> messages, Rank s
   return copies;
 }
 
-/// The next numbers of these messages; both ends count alike. `mutex` is held until the batch is
-/// submitted, so that the numbers follow the order of submission.
+/// Gives these messages the next numbers; both ends count alike. The caller holds `messages_mutex`
+/// until the batch is submitted, so that the numbers follow the order of submission.
 void number(std::vector<MessageSpec>& messages, CommunicatorState& state) {
   for (MessageSpec& message : messages) {
     FinalState::Messages& so_far = state.messages[message.peer.value()];

@@ -6,7 +6,7 @@
 namespace farandole {
 namespace {
 
-/// False if it is still running after `give_up`; the error if it failed.
+/// False if the operation is still running after `give_up`; the error if it failed.
 Result<bool> wait_until(Operation& operation, ContextState& context, Deadline give_up) {
   if (!operation.finished() && !context.environment.origin.here())
     return context.environment.origin.error("wait");

@@ -11,9 +11,9 @@
 namespace farandole {
 namespace {
 
-// A signature's `collective` of a message between two ranks.
+// Value of a signature's `collective` for a message between two ranks.
 constexpr std::uint8_t kMessage = 0xff;
-// A signature's `reduction` holds this in addition: chunks of different lengths.
+// Set in a signature's `reduction` if chunks have different lengths.
 constexpr std::uint8_t kByRank = 0x80;
 // A signature's `count` holds the elements in its low bits, a fingerprint in the others.
 constexpr int kCountBits = 48;

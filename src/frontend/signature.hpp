@@ -6,8 +6,8 @@
 
 namespace farandole {
 
-/// What this rank puts into the messages of a call. Ranks that agree have equal ones; ranks that
-/// run different schedules differ, also if only an option tells them apart.
+/// The signature that this rank puts into the messages of a call. Ranks that agree have equal ones.
+/// Different schedules give different ones, even if they differ only in an option.
 Signature signature_of(const Call& call, const Plan& plan);
 Signature signature_of(const Message& message);
 

@@ -13,7 +13,7 @@
 namespace farandole {
 namespace {
 
-/// The requests of all ranks of the parent; the same, or the same error, on each of them.
+/// The requests of all ranks of the parent; every rank gets the same requests, or the same error.
 Result<std::vector<SplitRequest>> gather(Communicator& parent, const SplitRequest& mine,
                                          const CallOptions& options) {
   const std::string own = encode(mine);
@@ -35,9 +35,9 @@ Result<std::vector<SplitRequest>> gather(Communicator& parent, const SplitReques
   return all;
 }
 
-/// Gathers the requests and agrees on a number that is free on every rank of the parent, above all
-/// that any of them used. Two threads may split two parents at once, so that a number which was
-/// free when it was offered is gone when all have seen it; then everybody tries again.
+/// Gathers the requests and agrees on a number that is free on every rank of the parent, higher
+/// than all that any of them has used. Two threads may split two parents at once, so a number that
+/// was free when it was offered may be taken when all ranks have seen it; then all ranks try again.
 Result<std::vector<SplitRequest>> agree(Communicator& parent, CommunicatorRegistry& communicators,
                                         SplitRequest mine, std::uint32_t& number) {
   const CallOptions options{.name = "split", .purpose = kSplit};
@@ -129,7 +129,7 @@ Result<std::optional<Communicator>> Communicator::group(std::span<const Rank> ra
 Result<Communicator> Communicator::create_group(std::span<const Rank> ranks, int tag,
                                                 std::optional<std::chrono::milliseconds> timeout) {
   constexpr const char* kCall = "create_group";
-  // An aborted parent still says who its ranks are; that is all that is asked of it.
+  // An aborted parent still knows its ranks, and nothing else is needed from it.
   if (!is_open(*state_)) {
     if (const Error error = closed_error(*state_, kCall); error.kind != ErrorKind::kAborted) {
       return error;

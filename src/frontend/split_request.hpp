@@ -14,13 +14,13 @@ namespace farandole {
 struct SplitRequest {
   std::int64_t color = 0, key = 0;
   bool takes_part = false;
-  std::uint32_t number = 0;  // the least that is free on this rank for a new communicator
+  std::uint32_t number = 0;  // the lowest that is free on this rank for a new communicator
   bool operator==(const SplitRequest&) const = default;
 };
 
 inline constexpr std::size_t kSplitRequestBytes = 21;
 
-/// kSplitRequestBytes of them.
+/// Exactly kSplitRequestBytes bytes.
 std::string encode(const SplitRequest& request);
 /// None if encode() does not write such bytes.
 std::optional<SplitRequest> decode_split_request(std::string_view bytes);

@@ -11,8 +11,8 @@
 namespace farandole {
 namespace {
 
-// Up to this many peers per transport are connected at start-up, when all ranks are there anyway.
-// Beyond it connections are made when a plan first needs them.
+// A transport with up to this many peers connects to them at start-up, when all ranks are there
+// anyway. With more, connections are made when a plan first needs them.
 constexpr std::size_t kConnectAtStartMax = 64;
 
 }  // namespace

@@ -30,8 +30,8 @@ bool is_rate(double value) {
   return std::isfinite(value) && value > 0;
 }
 
-// Finds the first thing that is wrong. Every message begins with the field, as in
-// "links[2].latency is -1, allowed is ...", so that a reader of files can tell the line.
+// Finds the first error. Every message begins with the field, as in "links[2].latency is -1,
+// allowed is ...", so that code that reads a file can name the line.
 class Checker {
  public:
   explicit Checker(const Machine& machine) : m_(machine) {}

@@ -17,42 +17,44 @@ enum class Hop : std::uint8_t { kHost, kRack, kFabric };
 inline constexpr std::size_t kHopCount = 3;
 inline constexpr const char* kHopNames[kHopCount] = {"host", "rack", "fabric"};
 
-/// What a message costs beyond the wires it uses. From the moment that both ends have come to it,
-/// one of b bytes takes
+/// What a message costs beyond the wires that it uses. From the moment when both ends have reached
+/// it, a message of b bytes takes
 ///
 ///   alpha + latency of its links + overhead * further + crowding * around
 ///         + b (1 + fill) / (rate * efficiency * fan)
 ///
-/// and then its reduction at the receiver. Planner and simulator both mean by
+/// and then its reduction at the receiver. All times are in seconds. For planner and simulator:
 ///
-///   stage     what a schedule calls so, or all of it: one library call. A hierarchy of h layers is
-///             2 h - 1 of them: each layer scatters and gathers, the last one does both in one.
+///   stage     a stage of the schedule, or all of a schedule without stages: one library call. A
+///             hierarchy of h layers has 2 h - 1 stages: each layer scatters and gathers, the last
+///             one does both in one stage.
 ///   call      paid by a rank when it enters its first round with messages of a stage, before they
-///             start: the dearest of the hops that they go over
-///   fill      fill_chunks for what a rank sends in that round, else 0
+///             start: the largest one of the hops that they go over
+///   fill      fill_chunks for messages that a rank sends in that round, else 0
 ///   further   messages over this hop that the sender sends, or the receiver receives, in the same
-///             round: the larger number, less one
-///   around    messages over this hop that all ranks send in the same round, less one; over kHost
+///             round: the larger number, minus one
+///   around    messages over this hop that all ranks send in the same round, minus one; over kHost
 ///             all ranks of the host
-///   fan       fan_efficiency where there are further ones, else 1
+///   fan       fan_efficiency if `further` is not 0, else 1
 ///
-/// Source: docs/design/0010. All times in seconds.
+/// Source    docs/design/0010
 struct HopCost {
   double alpha = 0;        // start-up of one message
   double call = 0;         // of one library call or kernel launch
   double fill_chunks = 0;  // of a message that a stage moves before its pipeline is full
-  double overhead = 0;     // of a message for each other one of its round
-  // Of a message for each other one of all ranks in its round, where these share the cores that
-  // handle messages: more ranks than cores, or hosts that are namespaces of one machine.
+  double overhead = 0;     // of a message for each of the `further` ones
+  // Of a message for each of the others that are `around`, if ranks share the cores that handle
+  // messages: more ranks than cores, or hosts that are namespaces of one machine.
   double crowding = 0;
   double efficiency = 1;  // share of the wires' rate that a message reaches, 0 < efficiency <= 1
-  // Share of that where a rank sends or receives several at once: they come in bursts, one after
-  // the other, and leave gaps at those who wait for the later ones. 0 < fan_efficiency <= 1.
+  // Share of that rate if a rank sends or receives several at once: they come in bursts, one after
+  // the other, which leaves gaps at ranks that wait for the later ones. 0 < fan_efficiency <= 1.
   double fan_efficiency = 1;
-  /// Measured rates of a ring among `ring_size` neighbours, in bytes per second: they replace what
-  /// the wires say, where several paths join, in stages that a schedule calls rings; efficiency
-  /// counts. Sorted by size, then by stride, each once; a rate for a ring's own stride goes before
-  /// that for any. A size that is not listed has none.
+  /// Measured rates of a ring among `ring_size` neighbours, in bytes per second. In stages that a
+  /// schedule calls rings, they replace the rate of the wires, for machines where several paths
+  /// join; efficiency still applies. Sorted by size, then by stride, each once; a rate for the
+  /// ring's own stride takes precedence over one for any stride. A size that is not listed has
+  /// none.
   struct RingRate {
     std::int64_t ring_size = 0;
     double bytes_per_second = 0;
@@ -63,9 +65,9 @@ struct HopCost {
   bool operator==(const HopCost&) const = default;
 };
 
-/// A description of a machine: one host as a graph, so many times, on a network of one switch or
-/// of racks that are joined by spines. Comes from a machine file (docs/formats/machine.md), from
-/// discovery or from measurement.
+/// A description of a machine: one host as a graph, the number of such hosts, and a network of one
+/// switch or of racks that are joined by spines. Comes from a machine file
+/// (docs/formats/machine.md), from discovery or from measurement.
 ///
 /// Threads   immutable once checked; share freely.
 struct Machine {
@@ -90,7 +92,7 @@ struct Machine {
   std::vector<Link> links;
   std::vector<std::int32_t> devices;  // nodes on which ranks live, by local rank
   std::vector<std::int32_t> nic_of;   // [devices]: the NIC by which each leaves the host
-  // The network. A NIC is wired to its rack's switch, both directions apart.
+  // The network. A NIC has a full-duplex link to its rack's switch.
   std::int64_t hosts = 1;
   double nic_bytes_per_second = 0;  // each direction; needed if hosts > 1
   double nic_latency = 0;
@@ -104,9 +106,10 @@ struct Machine {
   double copy_seconds_per_byte = 0;    // a local copy
 
   std::int64_t devices_per_host() const { return static_cast<std::int64_t>(devices.size()); }
-  /// Bytes per second that a link carries from its `from` to its `to`, `forward`, or back. Infinite
-  /// from a processor with a rank to a memory, if it is not half duplex: others read there what
-  /// they are sent, so that it costs them and not the sender, however many they are.
+  /// Bytes per second that a link carries from its `from` to its `to` if `forward`, else back.
+  /// Infinite from a processor with a rank to a memory, if the link is not half duplex: receivers
+  /// read from there what is sent to them, so that it costs them and not the sender, however many
+  /// they are.
   double rate(const Link& link, bool forward) const;
   bool operator==(const Machine&) const = default;
 };

@@ -8,7 +8,7 @@
 namespace farandole {
 namespace {
 
-// Shares that differ by less are one: they come from the same numbers in another order.
+// Shares that differ by less are equal: they come from the same numbers in another order.
 constexpr double kSameShare = 1 + 1e-12;
 
 }  // namespace
@@ -35,7 +35,8 @@ void MaxMin::solve(const FlowLinks& flows, std::vector<double>& rates) {
       const auto l = static_cast<std::size_t>(link);
       return left_[l] <= limit * sharing_[l];
     };
-    // Who is limited is asked before anything is given away, and given in a second pass.
+    // First find all limited flows; only a second pass gives them their rates, which changes
+    // `left_`.
     const auto limited = std::partition(open_.begin(), open_.end(), [&](std::uint32_t flow) {
       const auto links = flows.of(flow);
       return std::none_of(links.begin(), links.end(), is_limited);

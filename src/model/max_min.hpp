@@ -25,7 +25,7 @@ struct FlowLinks {
   void close_flow() { first.push_back(static_cast<std::uint32_t>(links.size())); }
 };
 
-/// Shares links among flows: no flow can have more without taking it from one that has no more.
+/// Shares links among flows: no flow can get more without taking it from a flow that has no more.
 ///
 /// Memory    one entry per link, kept between calls; a call costs what its flows use, times the
 ///           number of different shares.
@@ -33,7 +33,7 @@ struct FlowLinks {
 /// Source    progressive filling, Bertsekas and Gallager, Data Networks §6.5.2
 class MaxMin {
  public:
-  /// Bytes per second of each link; outlives this.
+  /// Bytes per second of each link; must outlive this object.
   explicit MaxMin(std::span<const double> capacities);
   /// Rates in bytes per second, [flow_count]; infinite for a flow without links.
   void solve(const FlowLinks& flows, std::vector<double>& rates);

@@ -119,8 +119,8 @@ void Network::find_paths() {
   route_links_max_ = std::max(inside, 2 * outside + 4);
 }
 
-// By distance from `node`: each node takes the link from a nearer one that has the highest rate
-// all the way.
+// By distance from `node`: each node takes the link from a nearer one with the highest rate along
+// the whole path.
 std::vector<Network::Path> Network::paths_from(std::int32_t node) const {
   std::vector<Path> paths(machine_.nodes.size());
   std::vector<double> rates(machine_.nodes.size(), 0);

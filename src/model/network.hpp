@@ -26,8 +26,8 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// A machine with ranks on it, as directed links with capacities. A link that is half duplex is
-/// one capacity for both ways.
+/// A machine with ranks on it, as directed links with capacities. A half-duplex link is one
+/// capacity for both directions.
 ///
 /// Routes    within a host: fewest links, then the highest rate. Between hosts: device, its NIC,
 ///           the rack's switch, [a spine, the other rack's switch,] NIC, device. Their latency is
@@ -37,6 +37,7 @@ struct Place {
 class Network {
  public:
   /// Rank r sits at `placement[r]`.
+  ///
   /// Errors    kInvalidArgument, also those of check(machine).
   static Result<Network> create(Machine machine, std::vector<Place> placement,
                                 Routing routing = Routing::kStaticHash, std::uint64_t seed = 0);
@@ -48,7 +49,7 @@ class Network {
     Hop hop = Hop::kHost;
     double latency = 0;  // seconds
   };
-  /// The way of a message; appends its links.
+  /// The route of a message; appends its links.
   Route route(std::int32_t from, std::int32_t to, std::vector<std::int32_t>& links) const;
   Hop hop(std::int32_t from, std::int32_t to) const;
   std::int32_t host(std::int32_t rank) const {
@@ -59,7 +60,7 @@ class Network {
   std::int64_t rank_count() const { return static_cast<std::int64_t>(placement_.size()); }
   /// Bytes per second of each link.
   std::span<const double> capacities() const { return capacities_; }
-  /// Of all routes.
+  /// The largest number of links of a route.
   std::size_t route_links_max() const { return route_links_max_; }
   /// For people: "host 3: gpu0 -> nic0", "rack 1 -> spine 2".
   std::string link_name(std::int32_t link) const;
@@ -91,7 +92,7 @@ class Network {
   std::vector<double> capacities_;
   std::int64_t links_per_host_ = 0;                   // of its graph, before those of NICs
   std::int64_t ports_first_ = 0, uplinks_first_ = 0;  // where NICs' links and uplinks begin
-  std::int64_t spines_ = 0;                           // uplinks per rack that are told apart
+  std::int64_t spines_ = 0;                           // uplinks per rack that have own numbers
   std::vector<Path> between_;                         // [device][device]
   std::vector<Path> to_nic_, from_nic_;               // [device]
   std::size_t route_links_max_ = 0;

@@ -133,7 +133,7 @@ ChainOrder chain_order(const LinkTree& tree, std::int32_t root) {
     if (above >= 0) neighbours[index(above)].push_back(static_cast<std::int32_t>(node));
   }
   for (std::size_t node = 0; node < node_count; ++node) {
-    // Last, so that a walk sees what is beside it before it climbs.
+    // The parent comes last, so that a walk visits the children before it climbs.
     if (tree.parent[node] >= 0) neighbours[node].push_back(tree.parent[node]);
   }
   ChainOrder result{{root}, 0};

@@ -15,7 +15,8 @@ bool asks(std::string_view preference) {
   return !preference.empty() && preference != "auto";
 }
 
-/// For calls with counts: the algorithms of least latency or fewest bytes among those that can.
+/// For calls with counts: the algorithm of least latency or fewest bytes among those that take
+/// them.
 std::string_view choose_with_counts(Collective collective, bool peer_memory) {
   switch (collective) {
     case Collective::kAlltoall:
@@ -43,7 +44,8 @@ bool may_run_by(const CallShape& call, std::string_view spec) {
 }
 
 Bytes larger_side(const CallShape& call) {
-  // Not this rank's own sides, of which one is empty away from the root.
+  // Not the sizes of this rank's own buffers, one of which may be empty on a rank that is not the
+  // root.
   const bool many = call.collective != Collective::kAllreduce &&
                     call.collective != Collective::kReduce &&
                     call.collective != Collective::kBroadcast;

@@ -12,7 +12,8 @@
 
 namespace farandole {
 
-/// What of a call and its communicator decides; the same on all ranks, for calls that agree.
+/// The properties of a call and its communicator that decide; the same on all ranks if the calls
+/// agree.
 struct CallShape {
   Collective collective = Collective::kAllreduce;
   Count count;  // elements of one chunk
@@ -27,16 +28,16 @@ struct CallShape {
   PlanTable::Kind kind = PlanTable::Kind::kAny;  // kSchedule: no delegate may run it
 };
 
-/// What somebody asked for. Empty or "auto": nothing.
+/// Algorithms that were asked for. Empty or "auto": none.
 struct Preferences {
   std::string_view call;
-  std::string_view schedule;  // FARANDOLE_SCHEDULE, the name of the one for such calls
+  std::string_view schedule;  // name of FARANDOLE_SCHEDULE's schedule for such calls
   std::string_view setting;   // FARANDOLE_ALGORITHM, unless it does not suit these ranks
 };
 
 enum class Reason : std::uint8_t {
   kCall,      // the call names it
-  kCounts,    // of those that take chunks of different lengths
+  kCounts,    // chosen among those that take chunks of different lengths
   kSchedule,  // FARANDOLE_SCHEDULE has one for it
   kSetting,   // FARANDOLE_ALGORITHM names it
   kTable,     // a tuning table or set_algorithm() names it
@@ -48,19 +49,20 @@ struct Choice {
   Reason reason = Reason::kCost;
 };
 
-/// Whether the call may run by `spec`: by any schedule, or by a delegate that takes calls of its
-/// types on its device. A delegate takes no chunks of different lengths and no fixed order.
+/// Whether the call may run by `spec`: true for any schedule, and for a delegate that takes calls
+/// of these types on this device. A delegate takes neither chunks of different lengths nor a fixed
+/// order.
 bool may_run_by(const CallShape& call, std::string_view spec);
 
-/// The algorithm of a call is the first of the reasons above, in their order, that names one. This
-/// looks at those that need no table; none if the table decides. A setting counts for those
-/// collectives that have an algorithm of that name, and where may_run_by() allows it. What the call
-/// itself names is not looked at.
+/// The reasons above are tried in their order; the first that names an algorithm decides. This
+/// tries those that need no table; none if the table decides. A setting counts only for collectives
+/// that have an algorithm of that name, and if may_run_by() allows it. An algorithm that the call
+/// itself names is not checked.
 std::optional<Choice> choose_by_preference(const CallShape& call, const Preferences& preferences);
-/// What the table says, and where that may not run the call, what it says of schedules.
+/// The table's choice, or if that may not run the call, its choice among schedules.
 Choice choose_by_table(const CallShape& call, PlanTable& table);
 
-/// Bytes of the larger side of a rank, as PlanTable::find() counts.
+/// Bytes of a rank's larger buffer, as PlanTable::find() counts them.
 Bytes larger_side(const CallShape& call);
 
 }  // namespace farandole

@@ -26,7 +26,7 @@ Result<const Formula*> find_formula(const AlgorithmInfo& info) {
                                          "\" for " + std::string(name(info.collective))};
 }
 
-/// All that a delegate says of itself: one stage.
+/// The price that a delegate states, as one stage.
 Cost delegate_cost(const Delegate& delegate, Collective collective, double bytes, Levels& levels) {
   if (levels.rank_count() == 1) return {};
   const bool inside = levels.rank_count() <= levels.ranks_per_host();

@@ -10,25 +10,26 @@
 #include "farandole/types.hpp"
 #include "planner/levels.hpp"
 
-// What an algorithm costs, by closed forms. A rank enters the next round of its schedule when all
-// its actions of this one are finished. A message starts when both its ends have entered, and takes
-// alpha + bytes * beta; messages of one round share the ports and links that they use, so that
-// `direct` pays alpha once and the sum of the bytes. Chunks are real numbers, bytes / chunk_count.
-// Under that model, on Levels::uniform(), every formula is exact.
+// The cost of an algorithm in closed form. A rank enters the next round of its schedule when all
+// its actions of the current one are finished. A message starts when both its ends have entered the
+// round, and takes alpha + bytes * beta. Messages of one round share the ports and links that they
+// use, so that `direct` pays alpha once and the sum of the bytes. Chunks are real numbers,
+// bytes / chunk_count. Under that model, on Levels::uniform(), every formula is exact.
 //
-// On a machine each round goes as far as its pattern says, and what machine.hpp adds to alpha and
-// beta is added: a call at the start of a stage, the part of a message that fills a pipeline,
-// efficiency, measured rates of rings, more messages at once, reductions and copies. Where all
-// messages of a round are alike that is what the simulator finds; tests/agreement says where, and
-// how far off the rest is:
+// On a machine, the pattern of a round decides how far its messages go, and the costs that
+// machine.hpp adds to alpha and beta are added: a call at the start of a stage, the part of a
+// message that fills a pipeline, efficiency, measured rates of rings, several messages at once,
+// reductions and copies. If all messages of a round are alike, the result equals that of the
+// simulator; tests/agreement says where this holds, and how far off the other cases are:
 //
-//   two trees        in fewer than 8 pieces up to 15 % above, since a message counts as slow as the
-//                    busier port of its round; on several levels down to half, since edges cross
-//                    hosts by no rule
-//   folded ranks     p no power of two, on several levels: a factor of 2, halving 3
-//   mixed distances  direct or pairwise with reductions: up to 10 % above, a ring both ways 30 %;
-//                    chains and leaders of two levels with calls that differ by hop: 25 %
-//   copies           that only some ranks make are left out
+//   two trees        with fewer than 8 pieces up to 15 % above, since a message counts as slow as
+//                    the busier port of its round; on several levels down to half, since edges
+//                    cross hosts irregularly
+//   folded ranks     p not a power of two, on several levels: a factor of 2, for halving 3
+//   mixed distances  direct or pairwise with reductions: up to 10 % above, a ring in both
+//                    directions 30 %; chains and leaders of two levels with calls that differ by
+//                    hop: 25 %
+//   copies           those that only some ranks make are left out
 namespace farandole {
 
 /// Rounds of one phase of an algorithm that go equally far. All in seconds.
@@ -44,13 +45,14 @@ struct CostStage {
 };
 
 struct Cost {
-  std::vector<CostStage> stages;  // empty: one rank has nobody to send to
+  std::vector<CostStage> stages;  // empty for one rank, which sends nothing
   double seconds() const;
 };
 
-/// Predicts one call. `bytes` is of the larger side of a rank, as for the root of a gather: what
-/// allreduce, reduce and broadcast take, the input of reducescatter and scatter, the output of
-/// allgather and gather, either of alltoall. The root is rank 0.
+/// Predicts one call. `bytes` is the size of a rank's larger buffer, if there is a root of the
+/// root's: the input of allreduce, reduce, broadcast, reducescatter and scatter, the output of
+/// allgather and gather, either buffer of alltoall. The root is rank 0.
+///
 /// Errors    kInvalidArgument as parse_spec(), or naming an algorithm that has no formula.
 Result<Cost> predict(Collective collective, std::string_view spec, double bytes, Levels& levels);
 

@@ -25,7 +25,7 @@ Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, const M
   machine.name = "default";
   machine.nodes = {{"memory", Machine::Kind::kMemory}, {"nic", Machine::Kind::kNic}};
   if (!inside.through_memory) machine.nodes[0] = {"loopback", Machine::Kind::kSwitch};
-  // What ranks of a host meet in does not hold up the way to the network.
+  // The link between the node where a host's ranks meet and the NIC must not limit the network.
   machine.links = {{0, 1,
                     std::max(inside.bytes_per_second, between.bytes_per_second) *
                         static_cast<double>(std::max<std::int64_t>(1, ranks_per_host))}};

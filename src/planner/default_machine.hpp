@@ -7,8 +7,8 @@
 
 namespace farandole {
 
-/// What is assumed of hosts that nobody has described: ranks of one host, whose messages cost
-/// `inside`, and hosts whose messages, costing `between`, meet at one switch.
+/// The machine that is assumed if none was described: messages between ranks of one host cost
+/// `inside`, messages between hosts, which one switch joins, cost `between`.
 Machine default_machine(std::int64_t ranks_per_host, std::int64_t hosts, const MessageCost& inside,
                         const MessageCost& between);
 

@@ -16,7 +16,7 @@ using Layers = std::vector<Layer>;
 
 // A direct layer has a lane per rank.
 constexpr std::int64_t kDirectMax = 1024;
-// Two rings and two direct layers of 2 are one message either way.
+// A layer of 2 is one message each way, whether ring or direct.
 constexpr std::int64_t kKindsFrom = 3;
 
 const char* kind_name(Layer::Kind kind) {
@@ -54,7 +54,7 @@ bool before(const RankedHierarchy& a, const RankedHierarchy& b) {
   return a.spec < b.spec;
 }
 
-/// One search: times of complete hierarchies, and of those over fewer ranks.
+/// One search. Predicts the times of complete hierarchies, and of those over fewer ranks.
 class Search {
  public:
   Search(Collective collective, double bytes, Levels& levels, const HierarchySearch& options)
@@ -118,7 +118,7 @@ class Search {
     }
   }
 
-  /// Times the layers on as many ranks as they span, of this machine.
+  /// Predicts the time of the layers on as many ranks of this machine as they span.
   void add(const Layers& layers, std::int64_t ranks) {
     std::vector<Found>& others = found_[ranks];
     const auto same = [&](const Found& one) { return one.layers == layers; };

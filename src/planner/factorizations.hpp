@@ -22,7 +22,7 @@ struct HierarchySearch {
   std::int64_t factor_max = 0;  // of a layer; 0: any
   bool rings_only = false;      // no halving or direct layers
   bool exhaustive = false;      // every factorization with every kind in every layer
-  std::size_t kept = 8;         // else: hierarchies that are extended, of each number of ranks
+  std::size_t kept = 8;         // else: how many hierarchies of each number of ranks are extended
 };
 
 struct RankedHierarchy {
@@ -31,12 +31,12 @@ struct RankedHierarchy {
   double seconds = 0;
 };
 
-/// Hierarchies for one call, fastest first; equally fast ones with fewer layers, then by name.
+/// Hierarchies for one call, fastest first; equally fast ones by number of layers, then by name.
 /// collective: allreduce, reducescatter or allgather.
 ///
 /// The best hierarchy at a large p nearly always extends the best at a smaller one, by one more
 /// layer or a longer last layer ([Ueno19]; tests compare with the exhaustive search). So the
-/// divisors of p are visited in rising order, and of each only the `kept` best are extended.
+/// divisors of p are visited in rising order, and for each only the `kept` best are extended.
 std::vector<RankedHierarchy> search_hierarchies(Collective collective, double bytes, Levels& levels,
                                                 const HierarchySearch& search = {});
 

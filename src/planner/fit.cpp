@@ -16,8 +16,8 @@ std::uint64_t mixed(std::uint64_t hash, std::int64_t value) {
   return hash ^ hash >> 29;
 }
 
-/// Looks at every action of every rank. The messages of a channel are folded into one number per
-/// end, and these into one sum for all that is sent and one for all that is received.
+/// Checks every action of every rank. The messages of a channel are hashed into one number per end.
+/// The numbers of all senders are added up, and those of all receivers; the two sums must be equal.
 class CountsCheck {
  public:
   explicit CountsCheck(const Schedule& schedule)
@@ -71,7 +71,8 @@ class CountsCheck {
     return a.count == b.count;
   }
 
-  /// The name of the i-th chunk of a span: the rank that it belongs to, or both its ends.
+  /// The identity of the i-th chunk of a span: the rank that it belongs to, or its sender and
+  /// receiver.
   std::int64_t chunk(const ConcreteSpan& span, std::int64_t i) const {
     const bool is_in = span.buffer == Buffer::kIn;
     if (span.buffer == Buffer::kScratch) return span.shape + i;

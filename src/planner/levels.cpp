@@ -17,7 +17,7 @@ std::size_t index(Hop hop) {
   return static_cast<std::size_t>(hop);
 }
 
-/// Calls visit(peer) for everybody that `rank` sends to.
+/// Calls visit(peer) for every rank that `rank` sends to.
 template <class Visit>
 void each_peer(const Pattern& pattern, std::int64_t rank, std::int64_t rank_count, Visit visit) {
   const std::int64_t stride = pattern.stride, size = pattern.size;
@@ -47,7 +47,7 @@ void each_peer(const Pattern& pattern, std::int64_t rank, std::int64_t rank_coun
 
 }  // namespace
 
-/// How many messages of one round use what.
+/// How many messages of one round use each link, NIC and rack.
 struct Levels::Loads {
   std::vector<double> links;           // [2 * link + direction]
   std::vector<std::uint8_t> hops;      // [2 * link + direction]: bit per hop that uses it
@@ -56,11 +56,12 @@ struct Levels::Loads {
   double rack = 0;                     // out of the first rack
   std::array<double, kHopCount> latency{};
   std::array<std::int64_t, kHopCount> sent_max{};  // messages of one rank
-  // Messages of all ranks, over Hop::kHost of this host's; where one pays for the others.
+  // Messages of all ranks, over Hop::kHost only of this host's; counted only if messages pay for
+  // each other.
   std::array<std::int64_t, kHopCount> crowd{};
   std::uint8_t used = 0;  // bit per hop
 
-  /// Begins another host; what leaves hosts stays.
+  /// Begins another host; counts of messages that leave hosts stay.
   void clear(const Machine& machine) {
     links.assign(2 * machine.links.size(), 0);
     hops.assign(links.size(), 0);
@@ -121,9 +122,9 @@ Hop Levels::hop_between(std::int64_t from, std::int64_t to) const {
   return rack_of(from) == rack_of(to) ? Hop::kRack : Hop::kFabric;
 }
 
-/// From each device the way of fewest links to every node, the widest one among several. Devices
-/// with one link, of one rate and to one node, share what lies beyond: a host of thousands of ranks
-/// would need a table for each.
+/// Finds the path of fewest links from each device to every node, the widest one among several.
+/// Devices that have one link each, of the same rate and to the same node, share a table of paths
+/// from there: else a host of thousands of ranks would need thousands of tables.
 void Levels::find_routes() {
   const std::size_t nodes = machine_.nodes.size();
   std::vector<std::vector<Step>> at(nodes);  // steps out of each node
@@ -208,7 +209,7 @@ void Levels::add_flow(Loads& loads, const Pattern& pattern, std::int64_t from,
   if (device >= machine_.nic_of.size()) return;
   const std::int32_t nic = machine_.nic_of[device];
   if (!pattern.inward) add_path(loads, device, nic, hop, false);
-  // What comes in, or comes in meanwhile.
+  // The path of messages that come in, or that come in while others go out.
   if (pattern.inward || pattern.kind != Pattern::Kind::kFan) {
     add_path(loads, device, nic, hop, true);
   }
@@ -216,7 +217,7 @@ void Levels::add_flow(Loads& loads, const Pattern& pattern, std::int64_t from,
   loads.nic_hops[index(nic)] |= bit;
 }
 
-/// Counts what leaves the first rack.
+/// Counts the messages that leave the first rack.
 void Levels::add_rack_flows(Loads& loads, const Pattern& pattern) const {
   for (std::int64_t rank = 0; rank < rank_count(); ++rank) {
     if (rack_of(rank) != 0) {
@@ -229,7 +230,7 @@ void Levels::add_rack_flows(Loads& loads, const Pattern& pattern) const {
   }
 }
 
-/// Counts what leaves all hosts.
+/// Counts the messages of all hosts that leave their host.
 void Levels::count_crowd(const Pattern& pattern, Loads& loads) const {
   if (extras(Hop::kRack).crowding <= 0 && extras(Hop::kFabric).crowding <= 0) return;
   for (std::int64_t rank = 0; rank < rank_count(); ++rank) {
@@ -248,8 +249,8 @@ double Levels::ring_rate(Hop hop, const Pattern& pattern) const {
   return rate;
 }
 
-/// What the hosts of the first rack see, each hop at the host where it is slowest; without racks,
-/// what the first host sees.
+/// The costs at the hosts of the first rack, each hop at the host where it is slowest; without
+/// racks, those at the first host.
 Levels::HopTable Levels::measure(const Pattern& pattern) const {
   HopTable table{};
   Loads loads;
@@ -288,7 +289,7 @@ void Levels::measure_host(std::int64_t host, const Pattern& pattern, Loads& load
 }
 
 double Levels::start_up(const Loads& loads, Hop hop) const {
-  // A message that leaves the host passes two of them.
+  // A message that leaves its host passes the links of two hosts.
   const double hosts = hop == Hop::kHost ? 1 : 2;
   double seconds = extras(hop).alpha + loads.latency[index(hop)] * hosts;
   if (hop != Hop::kHost) seconds += 2 * machine_.nic_latency;

@@ -22,16 +22,16 @@ struct Placement {
   auto operator<=>(const Placement&) const = default;
 };
 
-/// Who sends to whom in one round. Ranks below rank_count; all others are left out.
+/// Which ranks send to which in one round. Only ranks below rank_count take part.
 struct Pattern {
   enum class Kind : std::uint8_t {
     kRing,      // in groups of `size` ranks `stride` apart, each to the next one, the last to the
-                // first: a stage that HopCost::ring_rates are of
-    kCycle,     // the same, and no such stage
-    kBothWays,  // the same, and each to the one before too
+                // first: a stage to which HopCost::ring_rates apply
+    kCycle,     // the same, but ring_rates do not apply
+    kBothWays,  // as kCycle, and each also to the one before
     kAll,       // in such groups, each to all others
     kFan,       // ranks below `senders` to those stride, 2 stride, ... (size - 1) stride above, in
-                // every group of `group` ranks, or among all
+                // every group of `group` ranks; 0: among all
     kRotate,    // each to the rank `stride` above it, modulo rank_count
   };
   Kind kind = Kind::kRing;
@@ -52,7 +52,7 @@ struct Pattern {
   static Pattern both_ways(std::int64_t stride, std::int64_t size) {
     return {Kind::kBothWays, stride, size};
   }
-  /// Neighbours `stride` apart, with each other.
+  /// Pairs of ranks `stride` apart, in both directions.
   static Pattern pairs(std::int64_t stride) { return cycle(stride, 2); }
   static Pattern all(std::int64_t stride, std::int64_t size) { return {Kind::kAll, stride, size}; }
   static Pattern fan(std::int64_t stride, std::int64_t size, std::int64_t senders,
@@ -72,7 +72,7 @@ struct Pattern {
   static Pattern rotate(std::int64_t stride) { return {Kind::kRotate, stride}; }
 };
 
-/// What a round of messages of b bytes each takes: the slowest hop's alpha + b * seconds_per_byte.
+/// The time of a round of messages of b bytes each: the slowest hop's alpha + b * seconds_per_byte.
 struct RoundCost {
   Hop hop = Hop::kHost;
   double alpha = 0, seconds_per_byte = 0;
@@ -81,16 +81,17 @@ struct RoundCost {
 
 /// A machine as the closed forms see it: for a pattern, how far its messages go and how many of
 /// them share the busiest link of each kind. All hosts and racks are alike, so the first of each
-/// stands for the others. Messages of a round that share a link, a rank's own ones included, take
-/// its rate in turn: the bandwidth of a layer is divided by the number that share it
-/// (w_j / prod_{k<j} p_k in [Cho19]'s model), and that of a rack's uplinks by what leaves the rack.
+/// stands for the others. Messages of a round that share a link, including those of one rank,
+/// divide its rate: the bandwidth of a layer is divided by the number of messages that share it
+/// (w_j / prod_{k<j} p_k in [Cho19]'s model), and that of a rack's uplinks by the number that leave
+/// the rack.
 ///
 /// Memory    keeps the answers, a few words per pattern.
 /// Threads   one at a time.
 class Levels {
  public:
-  /// Needs check(machine). Ranks beyond the machine's devices or hosts live where there would be
-  /// more of the same.
+  /// `machine` has passed check(). Ranks beyond the devices of a host share them in turn; hosts
+  /// beyond those of the machine are like the others.
   Levels(const Machine& machine, const Placement& placement);
   /// Every rank has a port of 1 / beta bytes per second each way on one switch: the alpha-beta
   /// model.
@@ -98,7 +99,7 @@ class Levels {
 
   std::int64_t rank_count() const { return placement_.rank_count; }
   const Placement& placement() const { return placement_; }
-  /// Ranks of a host; of a rack, or of all hosts where there are no racks.
+  /// Ranks of a host; ranks of a rack, or of all hosts if there are no racks.
   std::int64_t ranks_per_host() const { return ranks_per_host_; }
   std::int64_t ranks_per_rack() const { return ranks_per_rack_; }
   const Machine& machine() const { return machine_; }
@@ -106,11 +107,11 @@ class Levels {
 
   /// Cost of one round of this pattern, each message of `bytes`.
   RoundCost round(const Pattern& pattern, double bytes);
-  /// The dearest HopCost::call of the hops that this pattern's messages go over.
+  /// The largest HopCost::call of the hops that this pattern's messages go over.
   double call(const Pattern& pattern);
-  /// Messages from each rank to the next one by hop, the last one's left out.
+  /// How many messages go from each rank to the next one, by hop; the last rank sends none.
   std::array<std::int64_t, kHopCount> chain_hops() const;
-  /// How far above rank 0 the first rank is that a message reaches over each hop.
+  /// By hop: the lowest rank that rank 0 reaches over it.
   std::array<std::int64_t, kHopCount> hop_distances() const;
 
  private:
@@ -144,7 +145,7 @@ class Levels {
   Machine machine_;
   Placement placement_;
   std::int64_t ranks_per_host_ = 1, hosts_ = 1, ranks_per_rack_ = 1;
-  /// From where a device's messages take the routes of a table.
+  /// Where a device's messages enter the routes of a table.
   struct Start {
     std::size_t table = 0;
     std::int32_t node = -1;  // the device itself, or the one neighbour that it has

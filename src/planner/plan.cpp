@@ -12,14 +12,14 @@
 namespace farandole {
 namespace {
 
-// Closer than this no prediction is: docs/validation.md.
+// No prediction is more precise than this: docs/validation.md.
 constexpr double kAsFast = 1.07;
 constexpr double kPiecesMax = 256;
 // Its proof takes p^2 steps.
 constexpr std::int64_t kScatterAllgatherRanksMax = 512;
-// On two cores 4 bytes took four ranks 3.1 instead of 3.8 us by one shot, eight 10 instead of 15,
-// and messages that no longer fit into a slot of a ring more. Through sockets three took 27 instead
-// of 20.
+// On two cores, one_shot of 4 bytes took 3.1 instead of 3.8 us on four ranks, and 10 instead of 15
+// us on eight; it took more once messages no longer fit into a slot of a ring. Through sockets it
+// took 27 instead of 20 us on three ranks.
 constexpr double kOneShotBytesMax = 2048;
 // Walking two trees takes a step per rank and piece.
 constexpr std::int64_t kDoubleTreeRanksMax = 1024;
@@ -35,12 +35,12 @@ bool shares_memory(const Machine& machine) {
   });
 }
 
-/// What of an algorithm is worth a look.
+/// The specs of an algorithm that are worth predicting.
 std::vector<std::string> specs_of(const AlgorithmInfo& info, double bytes, Levels& levels) {
   const std::string name(info.name);
   const std::int64_t p = levels.rank_count();
-  // Two ranks have one way between them: pieces only cost more messages (64 MiB over the loopback
-  // interface 20 ms, in 64 pieces 30).
+  // Two ranks have one path between them: pieces only cost more messages (64 MiB over the loopback
+  // interface took 20 ms, in 64 pieces 30 ms).
   if (info.name == "scatter_allgather" && (p == 2 || p > kScatterAllgatherRanksMax)) return {};
   if (info.name == "double_binary_tree" && (p == 2 || p > kDoubleTreeRanksMax)) return {};
   if (p == 2 && (info.name == "chain" || info.name == "pipelined_chain")) return {};
@@ -73,20 +73,20 @@ bool stays_on_host(const Cost& cost) {
                              [](const CostStage& stage) { return stage.hop == Hop::kHost; });
 }
 
-/// Whether it is the wires that take the time.
+/// Whether most of the time is spent on the wires.
 bool streams(const Candidate& candidate) {
   double on_wires = 0;
   for (const CostStage& stage : candidate.cost.stages) on_wires += stage.bytes;
   return on_wires > candidate.seconds / 2;
 }
 
-/// How much of what the model takes for granted an algorithm needs, least first.
+/// How much an algorithm depends on what the model assumes, least first.
 enum class Demand {
   kInPlace,     // peers that read each other's memory, all at once
-  kHost,        // nothing of the network
-  kNeighbours,  // one stream per rank, from one other all the time
+  kHost,        // no network
+  kNeighbours,  // one stream per rank, always from the same peer
   kPeers,       // streams between changing peers
-  kSharing,     // several streams of a rank at once, which wires share well
+  kSharing,     // several streams of a rank at once, among which wires are shared well
 };
 
 Demand demand_of(const Candidate& candidate) {
@@ -133,7 +133,7 @@ std::vector<Candidate> plan(Collective collective, double bytes, Levels& levels,
       continue;
     }
     auto found = search_hierarchies(collective, bytes, levels, options.search);
-    // One layer is `ring`, `direct` or, but for the order of its rounds, `rabenseifner`.
+    // A single layer is `ring`, `direct` or, except for the order of its rounds, `rabenseifner`.
     std::erase_if(found, [](const RankedHierarchy& one) { return one.layers < 2; });
     if (found.size() > options.hierarchies) found.resize(options.hierarchies);
     for (RankedHierarchy& hierarchy : found) add(std::move(hierarchy.spec));

@@ -45,7 +45,7 @@ bool PlanTable::tuned(Collective collective, std::uint64_t bytes, Kind kind) con
   return !tuned_spec(collective, SizeClass::limit(SizeClass::of(bytes)), kind).empty();
 }
 
-/// Empty if the tuning table names none, or a delegate where none may be taken.
+/// Empty if the tuning table names no spec, or a delegate although `kind` excludes delegates.
 std::string_view PlanTable::tuned_spec(Collective collective, std::uint64_t bytes,
                                        Kind kind) const {
   const std::string_view spec = tuning_.find(collective, bytes, shape_);

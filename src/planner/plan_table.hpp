@@ -26,8 +26,8 @@ struct SizeClass {
 };
 
 /// Which algorithm each call of one communicator takes, by collective and size class; filled when a
-/// class is first asked for: by the tuning table where an entry matches the class's limit, else by
-/// choose(). Depends on data only that all ranks share, so every rank chooses alike.
+/// class is first asked for: by the tuning table if an entry matches the class's limit, else by
+/// choose(). Depends only on data that all ranks share, so that all ranks choose alike.
 ///
 /// Threads   one at a time.
 /// Memory    130 classes per collective.
@@ -37,16 +37,16 @@ class PlanTable {
   PlanTable(Machine machine, const Placement& placement, const GroupShape& shape,
             TuningTable tuning, std::vector<const AlgorithmInfo*> delegates = {});
 
-  /// What a call can run by; a delegate does not take every call.
+  /// What may run a call; a delegate does not take every call.
   enum class Kind : std::uint8_t { kAny, kSchedule };
-  /// The spec for a call; stays where it is until set(). `bytes` as predict() counts.
+  /// The spec for a call; the reference stays valid until set(). `bytes` as predict() counts them.
   const std::string& find(Collective collective, std::uint64_t bytes, Kind kind = Kind::kAny);
 
   /// Whether a table names that spec: the tuning table, or an entry of set().
   bool tuned(Collective collective, std::uint64_t bytes, Kind kind = Kind::kAny) const;
 
-  /// From now on calls in the size class of `bytes` take `spec`; empty: what they took before.
-  /// Goes before the tuning table, as an entry of its own.
+  /// From now on calls in the size class of `bytes` take `spec`; empty: what they took before. This
+  /// is an entry of its own, which precedes the tuning table.
   void set(Collective collective, std::uint64_t bytes, std::string_view spec);
 
   const TuningTable& tuning() const { return tuning_; }

@@ -39,7 +39,7 @@ std::optional<Number> number(std::string_view text) {
   return value;
 }
 
-/// One line, for what is said when it is wrong.
+/// One line of a tuning file, with its place for error messages.
 class Line {
  public:
   Line(std::string place, std::vector<std::string_view> words,
@@ -105,7 +105,7 @@ class Line {
     return {};
   }
 
-  /// With the number of ranks all options can be looked at, without it the name.
+  /// Checks all options if the number of ranks is known, else only the name.
   Result<void> check_spec(const TuningEntry& entry) const {
     const std::string_view name = std::string_view(entry.spec).substr(0, entry.spec.find(':'));
     const auto known = find_algorithm(entry.collective, name);

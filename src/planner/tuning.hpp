@@ -35,8 +35,8 @@ struct TuningEntry {
   bool operator==(const TuningEntry&) const = default;
 };
 
-/// What measurements or the caller say about the choice of algorithms; the first entry that
-/// matches counts. Format: docs/formats/tuning.md.
+/// Choices of algorithms by measurements or by the caller; the first entry that matches counts.
+/// Format: docs/formats/tuning.md.
 struct TuningTable {
   std::vector<TuningEntry> entries;
 
@@ -47,11 +47,12 @@ struct TuningTable {
 
 /// Reads the text of a tuning file; `file` is for messages, `transports` are the names that lines
 /// may use.
+///
 /// Errors    kInvalidArgument naming file, line, what was given and what is allowed.
 Result<TuningTable> parse_tuning(std::string_view text, const std::string& file,
                                  const std::vector<std::string_view>& transports);
 
-/// The same as text, one line per entry.
+/// The table as text, one line per entry.
 std::string to_text(const TuningTable& table);
 
 }  // namespace farandole

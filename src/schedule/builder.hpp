@@ -10,7 +10,7 @@
 
 #include "schedule/schedule.hpp"
 
-// The words an algorithm file is written in:
+// How an algorithm file is written:
 //
 //   ScheduleBuilder b(Collective::kAllreduce, "ring", p, /*chunk_count=*/p);
 //   const Expr r = b.rank();
@@ -24,7 +24,7 @@ namespace farandole {
 
 Span in(Expr first, Expr count = 1);
 Span out(Expr first, Expr count = 1);
-/// `count` slots of scratch, as many elements as the data chunks from `shape` on.
+/// `count` slots of scratch that hold as many elements as the data chunks from `shape` on.
 Span scratch(Expr slot, Expr shape, Expr count = 1);
 
 /// Adds actions to one round. Calls chain; when() and lane() hold for the actions that follow.
@@ -69,9 +69,9 @@ class ScheduleBuilder {
   void rotation(Rotation claim);
   /// The rounds that follow belong to the stage of this name. Not within loops.
   void stage(const std::string& name, std::int64_t ring_size = 0, std::int64_t ring_stride = 1);
-  /// A new round at the end of the innermost open loop. Use the reference at once.
+  /// A new round at the end of the innermost open loop. Use it before anything else is added.
   RoundBuilder round();
-  /// `count` repetitions of what `body` adds; it receives the counter.
+  /// `count` repetitions of what `body` adds; `body` receives the counter.
   void loop(std::int64_t count, const std::function<void(Expr)>& body);
   Schedule build() &&;
 

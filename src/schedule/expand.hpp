@@ -24,7 +24,7 @@ struct ConcreteAction {
   std::int64_t peer;
   std::optional<ConcreteSpan> source, target, operand;
   bool incoming_first, after_previous;
-  std::uint32_t covers = 0;  // Covers of the action
+  std::uint32_t covers = 0;  // the action's entry in Covers
   bool operator==(const ConcreteAction&) const = default;
 };
 using ConcreteRound = std::vector<ConcreteAction>;
@@ -38,7 +38,7 @@ struct Expanded {
 
 Expanded expand(const Schedule& schedule);
 
-/// The exhaustive proof behind verify(), on explicit steps; tests feed it damaged ones.
+/// The exhaustive proof behind verify(), on explicit steps; tests pass it steps with faults.
 Result<Proof> check(const Expanded& expanded);
 
 }  // namespace farandole

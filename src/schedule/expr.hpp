@@ -13,8 +13,9 @@ namespace farandole {
 /// of a schedule. `%` is Euclidean (never negative), `/` floors, `^` is exclusive or. Every
 /// expression has a value: a divisor of 0 gives 0, and overflow wraps.
 ///
-/// Kept in postfix order, so that evaluation needs no recursion and no memory. At most
-/// kStackMax operands may be pending, which the builders below assert.
+/// Kept in postfix order, so that evaluation needs no recursion and no memory. At most kStackMax
+/// operands may be pending, which the builders below assert.
+///
 /// Threads   immutable once built; share freely.
 class Expr {
  public:
@@ -47,7 +48,7 @@ class Expr {
 
   /// Value at one rank and one iteration; `loops[d]` is the counter of the loop at depth d.
   std::int64_t evaluate(std::int64_t rank, std::span<const std::int64_t> loops) const;
-  /// What an operator (not an operand) makes of two values.
+  /// The result of an operator (not an operand) on two values.
   static std::int64_t apply(Op op, std::int64_t a, std::int64_t b);
   /// The same expression with the rank known, constants folded.
   Expr specialize(std::int64_t rank) const;

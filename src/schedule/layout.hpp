@@ -13,9 +13,9 @@ namespace farandole {
 /// Where the chunks of one buffer lie, in elements.
 ///
 /// Slots     A slot of scratch holds chunk_elements_max() elements and slots follow each other
-///           without a gap, so that a span of several chunks is contiguous there too: every
-///           chunk but the last ones of a shared layout is exactly that long. Not so with chunks
-///           of different lengths: there a span of scratch holds one chunk only.
+///           without a gap, so that a span of several chunks is contiguous there too: every chunk
+///           except the last ones of a shared layout is exactly that long. With by_counts() chunks
+///           differ in length, and a span of scratch holds one chunk only.
 class Layout {
  public:
   /// `chunks` chunks share n elements (allreduce, reduce, broadcast). Each is n / chunks rounded up
@@ -45,7 +45,7 @@ class Layout {
  private:
   Layout(Count total, Count chunk) : total_(total), chunk_(chunk) {}
   Count total_, chunk_;
-  std::vector<std::size_t> offsets_;  // [chunks + 1] of different lengths, else empty
+  std::vector<std::size_t> offsets_;  // [chunks + 1] of by_counts(), else empty
 };
 
 }  // namespace farandole

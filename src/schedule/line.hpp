@@ -15,15 +15,15 @@ namespace farandole {
 ///
 /// Errors    The first fault is kept and every later read fails, giving zeros and empty names,
 ///           so that a caller may read a whole line and ask once.
-/// Memory    Expressions are bounded in nesting and size, and need at most Expr::kStackMax.
+/// Memory    Expressions are bounded in nesting and size; a stack of Expr::kStackMax is enough.
 class Line {
  public:
-  /// Inside `loops_open` loops, whose counters expressions may use.
+  /// A line inside `loops_open` loops, whose counters its expressions may use.
   Line(std::string_view text, int loops_open);
 
   bool failed() const { return !fault_.empty(); }
   const std::string& fault() const { return fault_; }
-  /// Notes the fault "expected ..., found ...". Always false.
+  /// Records the fault "expected ..., found ..."; always returns false.
   bool expected(const std::string& what);
 
   /// Takes `token`, a whole word or a sign, if it is next.
@@ -40,7 +40,7 @@ class Line {
  private:
   struct Part {
     Expr expr;
-    int stack = 1;  // what evaluating takes
+    int stack = 1;  // stack entries that evaluation needs
   };
   Part exclusive_or(int depth);
   Part sum(int depth);

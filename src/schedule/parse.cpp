@@ -9,7 +9,8 @@
 namespace farandole {
 namespace {
 
-// With kScheduleBytesMax, what a hostile text can make us hold: about 200 MB.
+// Together with kScheduleBytesMax, limits the memory that a hostile text makes us use to about 200
+// MB.
 constexpr std::size_t kActionCountMax = std::size_t{1} << 17;
 constexpr std::size_t kItemCountMax = std::size_t{1} << 17;
 constexpr std::size_t kGuardCountMax = 8;

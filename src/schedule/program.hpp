@@ -14,11 +14,11 @@ namespace farandole {
 ///
 /// Order     Instructions run from the first to the last. A kLoopBegin sets the counter of its
 ///           depth to 0, a kLoopEnd adds one and jumps back until `iterations` are done.
-/// Actions   Expressions are specialized to the rank, and guards that involve no loop are
-///           resolved, so that `when` holds only guards that change from iteration to iteration.
-///           Such an action, when its guard fails, counts as finished as soon as the one before
-///           it in its chain of `after_previous` has finished; at the head of a chain, at once.
-/// Positions Peers in actions are positions, as in the schedule; rank_at() says who sits there.
+/// Actions   Expressions are specialized to the rank, and guards that involve no loop are resolved,
+///           so that `when` holds only guards that change from iteration to iteration. An action
+///           whose guard fails counts as finished as soon as the one before it in its chain of
+///           `after_previous` has finished; at the head of a chain, at once.
+/// Positions Peers in actions are positions, as in the schedule; rank_at() gives the rank there.
 /// Memory    Stepping evaluates expressions in place and allocates nothing.
 /// Threads   immutable; share freely.
 struct Program {
@@ -42,8 +42,8 @@ struct Program {
   int lane_count = 1;
   std::vector<Instruction> instructions;
   std::vector<Action> actions;
-  /// [actions]: whether the result is one of all ranks' inputs; empty if that changes from one
-  /// iteration to another somewhere in the schedule, or if nothing is reduced.
+  /// [actions]: whether the result is reduced from all ranks' inputs. Empty if that changes from
+  /// one iteration to another somewhere in the schedule, or if nothing is reduced.
   std::vector<bool> completes;
   std::vector<std::int64_t> peers;  // ranks, sorted, without this one
   std::uint32_t actions_per_round_max = 0;

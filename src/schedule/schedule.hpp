@@ -19,9 +19,9 @@
 // The verifier proves it, the engine runs it, the explainer draws it, the simulator times it.
 //
 // Buffers
-//   in       what the caller gives. Read only.
-//   out      what the caller gets. May be the same memory as `in` (see below).
-//   scratch  library memory, `scratch_slots` slots of one largest chunk each.
+//   in       the caller's input. Read only.
+//   out      the caller's output. May be the same memory as `in` (see below).
+//   scratch  library memory: `scratch_slots` slots, each as long as the largest chunk.
 // Chunks    by collective, n = elements per rank in the caller's terms:
 //             allreduce, reduce, broadcast
 //                                    in and out: chunk_count chunks that share n elements
@@ -33,18 +33,18 @@
 //           the root only; elsewhere reduce may write to its `out`, and gather has none.
 // In place  allreduce, reduce, broadcast: in = out. reducescatter, and scatter at the root:
 //           out = chunk r of in. allgather, and gather at the root: in = chunk r of out. alltoall:
-//           never. Every schedule must be right both ways.
-// Positions A schedule is written for positions 0 to p - 1. `order` says which rank sits at which
-//           position; without it, rank r at position r. Where chunks belong to ranks (all but
+//           never. Every schedule must be correct both in place and apart.
+// Positions A schedule is written for positions 0 to p - 1. `order` gives the rank at each
+//           position; without it, rank r is at position r. Where chunks belong to ranks (all but
 //           allreduce, reduce, broadcast, barrier) there is no order. `r`, peers and root are
 //           positions.
 //
-// Rounds    A rank enters round k + 1 when all its actions of round k are finished. Within a
-//           round its actions run at once, so no action may write what another one reads or
-//           writes, with one exception: `after_previous` runs an action after the one before it.
-//           Actions so joined are a chain; when a guard drops one, the others stay joined.
-//           A send is finished when its span may be overwritten.
-// Matching  The i-th send from a to b on a lane meets the i-th receive at b from a on that lane.
+// Rounds    A rank enters round k + 1 when all its actions of round k are finished. Within a round
+//           its actions run concurrently, so no action may write what another one reads or writes,
+//           with one exception: `after_previous` runs an action after the one before it. Actions
+//           joined in this way are a chain; when a guard drops one, the others stay joined. A send
+//           is finished when its span may be overwritten.
+// Matching  The i-th send from a to b on a lane matches the i-th receive at b from a on that lane.
 namespace farandole {
 
 enum class Buffer : std::uint8_t { kIn, kOut, kScratch };
@@ -70,7 +70,7 @@ struct Action {
   Kind kind = Kind::kSend;
   std::vector<Guard> when;      // this rank takes part only if all hold
   int lane = 0;                 // kSend, kReceive; at most one of each per round and lane
-  Expr peer;                    // kSend, kReceive: a rank
+  Expr peer;                    // kSend, kReceive: a position
   std::optional<Span> source;   // kSend, kLocal: what is read. None: a zero-byte message.
   std::optional<Span> target;   // kReceive, kLocal: what is written. None: zero bytes.
   std::optional<Span> operand;  // set: target = operand (+) incoming, element by element
@@ -81,12 +81,13 @@ struct Action {
 
 struct Round {
   std::vector<Action> actions;
-  std::int32_t stage = 0;  // of Schedule::stages, where there are any
+  std::int32_t stage = 0;  // index in Schedule::stages, if there are any
   bool operator==(const Round&) const = default;
 };
 
-/// What a library would be called once for: a layer's reduce-scatter, or the whole of a ring.
-/// Nothing depends on it but the time that a simulation adds where a rank begins a stage.
+/// A part that a library would do in one call: a layer's reduce-scatter, or a whole ring. Only a
+/// simulation reads it: for the time that it adds where a rank begins a stage, and for the measured
+/// rates of rings.
 struct Stage {
   std::string name;
   std::int64_t ring_size = 0;    // ranks that pass messages around; 0: not a ring
@@ -95,10 +96,11 @@ struct Stage {
 };
 
 /// A claim for the proof: turning one digit of all positions changes nothing. Position x has the
-/// digit x / rank_stride % size; its successor is where rank x with that digit one higher (modulo
-/// size) does what x does, with chunk indices of `in`, `out` and shapes turned likewise at
-/// chunk_stride, and slots of scratch at scratch_stride (0: not turned). verify() checks the claim
-/// and runs the schedule at one position per orbit; a claim that does not hold costs time only.
+/// digit x / rank_stride % size; its successor is the position whose digit is one higher (modulo
+/// size). The successor does what x does, with chunk indices of `in`, `out` and shapes turned in
+/// the same way at chunk_stride, and slots of scratch at scratch_stride (0: not turned). verify()
+/// checks the claim and runs the schedule at one position per orbit; a claim that does not hold
+/// costs only time.
 struct Rotation {
   std::int64_t size = 1, rank_stride = 1, chunk_stride = 0, scratch_stride = 0;
   bool operator==(const Rotation&) const = default;
@@ -125,10 +127,11 @@ struct Schedule {
   std::vector<Item> items;
 };
 
-/// Chunks of `in` (or `out`) as the table above says.
+/// The number of chunks of `in` (or `out`), as in the table above.
 std::int64_t chunks_of(const Schedule& schedule, Buffer buffer);
 
-/// Chunks that share n elements differ in length; those of n elements each do not.
+/// Whether chunks may differ in length: those that share n elements may, those of n elements each
+/// do not.
 bool chunks_differ_in_length(const Schedule& schedule);
 
 /// What a proof covered.
@@ -137,12 +140,13 @@ struct Proof {
   std::int64_t transfers = 0;   // messages over all ranks
   std::int64_t reductions = 0;  // actions with an operand over all ranks
   /// The schedule's actions whose result is reduced from all ranks' inputs, on every rank and each
-  /// time they run. Empty if there is one that only sometimes is. So whatever is promised was the
-  /// result of exactly one of them.
+  /// time they run. Empty if there is an action of which this is true only sometimes. So every
+  /// promised result was made by exactly one of these actions.
   std::unordered_set<const Action*> completing;
 };
 
 /// A schedule that verify() has proved; nothing else can make one.
+///
 /// Threads   immutable; share freely.
 class VerifiedSchedule {
  public:
@@ -158,13 +162,14 @@ class VerifiedSchedule {
 };
 
 /// Proves, with `in` and `out` apart and in place: every rank ends with what the collective
-/// promises, each contribution counted once; the same expression tree on every rank, so results
-/// are bitwise equal; no deadlock even when every send waits for its receive; no message left
-/// over; matching spans equally long; no two actions of a round in conflict; indices in range.
-/// Ranks that the schedule's rotations take into each other are proved as one (induction over
-/// the ranks; docs/design/0006), so that a ring over 27,600 ranks takes well under a second.
-/// Errors    kInternal, with rank, round and reason, when the proof fails. kUnsupported when more
-///           than 32 million steps remain.
+/// promises, each contribution counted once; the same expression tree on every rank, so results are
+/// bitwise equal; no deadlock even when every send waits for its receive; no message left over;
+/// matching spans equally long; no two actions of a round in conflict; indices in range. Ranks that
+/// the schedule's rotations take into each other are proved as one (induction over the ranks;
+/// docs/design/0006), so that a ring over 27,600 ranks takes well under a second.
+///
+/// Errors    kInternal, with rank, round and reason, when the proof fails. kUnsupported for more
+///           than 2^24 ranks, or if more than 2^28 steps or 2^26 writes of runs remain.
 Result<VerifiedSchedule> verify(Schedule schedule);
 
 }  // namespace farandole

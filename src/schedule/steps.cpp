@@ -59,8 +59,8 @@ void Steps::write(const Round& round, ConcreteRound& into) {
   }
 }
 
-// In a loop, guards without counters are asked once for all iterations: of the hundreds of actions
-// of a tree's round, a rank takes part in a few.
+// In a loop, guards without counters are evaluated once for all iterations: a rank takes part in
+// only a few of the hundreds of actions in a tree's round.
 const std::vector<Steps::Candidate>& Steps::candidates(const Round& round) {
   std::vector<Candidate>* kept = &once_;
   if (!loops_.empty()) {

@@ -9,8 +9,9 @@
 
 namespace farandole {
 
-/// Walks one rank's rounds, from a schedule or from rounds written out.
-/// Memory    keeps neither; the walk over a schedule writes out one round at a time.
+/// Walks one rank's rounds, from a schedule or from a list of explicit rounds.
+///
+/// Memory    copies neither; the walk over a schedule expands one round at a time.
 class Steps {
  public:
   Steps(const Schedule& schedule, const Covers& covers, std::int64_t rank);
@@ -18,7 +19,7 @@ class Steps {
 
   /// The next round, which may be one without actions; false after the last.
   bool next(ConcreteRound& round);
-  /// What the schedule says of an action of that round; null where rounds were written out.
+  /// The schedule's action from which that action of the round comes; null for explicit rounds.
   const Action* origin(std::size_t action) const {
     return rounds_ != nullptr ? nullptr : origins_[action];
   }
@@ -29,8 +30,8 @@ class Steps {
     std::size_t index;
     std::int64_t iterations_left;
   };
-  // An action in which this rank takes part in some iteration. `joined`: it and the actions left
-  // out before it are all after_previous.
+  // An action in which this rank may take part. `joined`: it and the actions left out just before
+  // it are all after_previous.
   struct Candidate {
     const Action* action;
     bool joined;
@@ -50,7 +51,7 @@ class Steps {
   std::vector<const Action*> origins_;  // of the last round's actions
   std::vector<Candidate> once_;
   std::unordered_map<const Round*, std::vector<Candidate>> in_loops_;
-  std::vector<std::int64_t> loops_;  // counters, the outermost first
+  std::vector<std::int64_t> loops_;  // counters, outermost first
 };
 
 }  // namespace farandole

@@ -30,7 +30,7 @@ bool by_small(Op op, Values& values, std::int64_t divisor) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   if (values.empty() || *low < -kSmall || *high >= kSmall) return false;
   const auto by = static_cast<std::uint32_t>(divisor);
-  // Moved up by a multiple of the divisor, so that nothing is negative.
+  // Values are moved up by a multiple of the divisor, so that none is negative.
   const std::int64_t turns = *low < 0 ? (divisor - 1 - *low) / divisor : 0;
   if (*high + turns * divisor >= 2 * kSmall) return false;
   for (std::int64_t& value : values) {

@@ -11,8 +11,8 @@
 
 namespace farandole {
 
-/// Evaluates an expression for many ranks at once, term by term, so that looking at a term costs
-/// once and not once per rank. Values are those of Expr::evaluate().
+/// Evaluates an expression for many ranks at once, term by term, so that each term is decoded once
+/// and not once per rank. Values are those of Expr::evaluate().
 ///
 /// Threads   one at a time.
 class Columns {
@@ -22,7 +22,7 @@ class Columns {
                                          std::span<const std::int64_t> loops);
 
  private:
-  // One place of the stack; what is the same for all ranks is kept once.
+  // One entry of the stack; a value that is the same for all ranks is kept once.
   struct Column {
     bool is_scalar = true;
     std::int64_t scalar = 0;

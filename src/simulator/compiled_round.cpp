@@ -11,19 +11,19 @@ constexpr std::uint32_t kNobody = 0xffffffff;
 
 }  // namespace
 
-// A round while its actions are put together. Actions are numbered over all ranks; what waited
-// since an earlier round follows behind the last.
+// A round under construction. Actions are numbered over all ranks; those that have waited since an
+// earlier round are appended.
 struct RoundCompiler::Draft {
   TimedRound timed;
   CompiledRound result;
   std::vector<std::int32_t> rank;      // [action]
   std::vector<std::uint32_t> partner;  // [action]: the other side of a message
-  std::vector<std::uint32_t> slot;     // [action]: ready
+  std::vector<std::uint32_t> slot;     // [action]: when it is ready
   std::vector<std::uint32_t> wave;     // [action]: the first that it may be in
   std::vector<std::uint8_t> arrived;   // [message, by its send]: sides that are ready, 0 to 2
   std::vector<std::uint32_t> message;  // [action]: in its wave
-  std::vector<std::uint8_t> begins;    // [action behind the last]: begins_stage
-  std::vector<MessageCounts> counts;   // [rank, then action behind the last]; or none
+  std::vector<std::uint8_t> begins;    // [appended action]: begins_stage
+  std::vector<MessageCounts> counts;   // [rank, then appended action]; or empty
   std::vector<std::uint32_t> ready;    // actions to look at
 
   const TimedAction& at(std::uint32_t action) const { return timed.actions[action]; }
@@ -130,7 +130,7 @@ void RoundCompiler::match(Draft& draft) {
   }
 }
 
-// Meets what has waited since an earlier round, if anything has.
+// Pairs the action with one that has waited since an earlier round, if there is one.
 bool RoundCompiler::resume(Draft& draft, std::int32_t rank, std::uint32_t action) {
   if (waiting_.empty()) return false;
   const TimedAction& here = draft.at(action);
@@ -156,7 +156,7 @@ bool RoundCompiler::resume(Draft& draft, std::int32_t rank, std::uint32_t action
   return true;
 }
 
-// Waves by Kahn's topological order: a message waits for what its two actions follow.
+// Waves by Kahn's topological order: a message waits for the actions that its two actions follow.
 Result<void> RoundCompiler::order(Draft& draft) {
   const auto count = static_cast<std::uint32_t>(draft.rank.size());
   draft.wave.assign(count, 0);
@@ -215,7 +215,8 @@ void RoundCompiler::add_operation(Draft& draft, std::uint32_t action) {
   add_message(draft, wave, action);
 }
 
-// The slot that the next action of the chain waits for, which may be looked at from now on.
+// The slot that the next action of the chain waits for, if there is one; that action may be looked
+// at from now on.
 std::uint32_t RoundCompiler::done_slot(Draft& draft, std::uint32_t action) {
   const std::uint32_t next = action + 1;
   if (next >= draft.rank.size() || !draft.follows(next)) return kNoSlot;
@@ -266,7 +267,7 @@ void RoundCompiler::add_message(Draft& draft, Wave& wave, std::uint32_t action) 
   wave.messages.push_back(message);
 }
 
-// Receives that reduce in order: heads of chains and what follows them.
+// Collects the receives that reduce in order: heads of chains and those that follow them.
 void RoundCompiler::add_chains(Draft& draft) {
   double longest = 0;
   std::vector<ChainedReceive>& chains = draft.result.chains;

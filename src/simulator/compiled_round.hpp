@@ -18,17 +18,17 @@ namespace farandole {
 
 inline constexpr std::uint32_t kNoSlot = 0xffffffff;
 
-/// Messages and local work that may begin at once, as far as the order within a round goes.
-/// A slot holds the time from which an action may start: slot r that of rank r's entry into the
-/// round, higher ones when an action is finished that another waits for.
+/// Messages and local work that may begin together, as far as the order within a round allows. A
+/// slot holds the time from which an action may start: slot r is rank r's entry into the round,
+/// higher slots are the ends of actions that other actions wait for.
 struct Wave {
   struct Message {
     std::int32_t from, to;                                 // ranks of the schedule
-    std::uint32_t from_slot, to_slot;                      // ready
-    std::uint32_t from_done = kNoSlot, to_done = kNoSlot;  // set when finished, if anybody waits
+    std::uint32_t from_slot, to_slot;                      // when ready
+    std::uint32_t from_done = kNoSlot, to_done = kNoSlot;  // set when finished, if awaited
     double head_seconds, transfer_seconds, bytes;
     double reduce_seconds;
-    double fill_chunks;          // where its sender begins a stage
+    double fill_chunks;          // if its sender begins a stage
     bool sender_waited = false;  // since an earlier round,
     bool sender_began = false;   // in which it began a stage
     double begin = 0, end = 0;   // of the transfer when it last ran
@@ -57,7 +57,7 @@ struct WaitingAction {
   MessageCounts counts;       // of its rank in this round
 };
 
-/// A receive of a chain in which reductions go one after the other.
+/// A receive of a chain whose reductions run one after the other.
 struct ChainedReceive {
   std::uint32_t wave, message;
   double reduce_seconds;
@@ -66,13 +66,13 @@ struct ChainedReceive {
 
 struct CompiledRound {
   std::vector<Wave> waves;
-  std::vector<ChainedReceive> chains;  // one after the other, where any reduction takes time
+  std::vector<ChainedReceive> chains;  // one after the other; empty if no reduction takes time
   std::int32_t stage = 0;
   std::uint32_t slot_count = 0;
   std::vector<WaitingAction> waiting;                     // from this round on
   std::vector<std::pair<std::uint32_t, double>> resumed;  // slots of those that waited, and when
   std::vector<double>
-      call_seconds;  // [rank]: of a stage that begins here; -1: no messages. Or none
+      call_seconds;  // [rank]: of a stage that begins here; -1: no messages. Or empty
 };
 
 /// Writes out rounds, all ranks at once, and matches sends with receives.
@@ -84,10 +84,10 @@ class RoundCompiler {
   /// Errors    those of Workload::round(); kUnsupported, see Simulator::run(); kInvalidArgument:
   ///           actions of the round wait for each other.
   Result<CompiledRound> compile(const Workload::Instruction& instruction, const Counters& counters);
-  /// Keeps what `round` has left, now that it has run.
+  /// Keeps the actions that still wait after `round` has run.
   void keep_waiting(const CompiledRound& round);
   bool nobody_waits() const { return waiting_.empty(); }
-  /// Who waits, for an error.
+  /// One of the actions that wait, for an error message.
   std::string who_waits() const;
 
  private:

@@ -20,7 +20,7 @@ using coordinator::Report;
 using coordinator::SharedRequest;
 using coordinator::Tree;
 
-/// When each rank is free again, and what its last message followed.
+/// When a rank is free again, and the length of the chain of messages up to then.
 struct RankClock {
   double free_us = 0;
   std::uint64_t depth = 0;

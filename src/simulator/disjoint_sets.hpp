@@ -8,13 +8,15 @@
 
 namespace farandole {
 
-/// Sets of numbers that only grow together. Source: Tarjan 1975, with path halving.
+/// Disjoint sets of numbers, which can only be merged.
+///
+/// Source    Tarjan 1975, with path halving
 class DisjointSets {
  public:
   explicit DisjointSets(std::size_t count) : parents_(count) {
     std::iota(parents_.begin(), parents_.end(), 0U);
   }
-  /// The number that stands for the set.
+  /// The number that represents the set of `number`.
   std::uint32_t find(std::uint32_t number) {
     while (parents_[number] != number) {
       parents_[number] = parents_[parents_[number]];

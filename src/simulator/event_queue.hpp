@@ -10,7 +10,7 @@ namespace farandole {
 
 struct Event {
   enum class Kind : std::uint8_t {
-    kEnter,   // subject: a walker, which steps on
+    kEnter,   // subject: a walker, which goes on
     kBegin,   // subject: a message, whose first byte leaves
     kEnd,     // subject: a message; detail: the version of its end
     kAction,  // subject: a walker; detail: its action that is finished
@@ -20,7 +20,8 @@ struct Event {
   std::uint32_t subject = 0, detail = 0;
 };
 
-/// Events, the earliest first; of those at one time, in any order that is always the same.
+/// Events, the earliest first. Those at the same time come in an arbitrary order, but always the
+/// same one.
 ///
 /// Memory    a heap whose nodes have four children: half as deep as one with two, so that half as
 ///           many cache lines are touched.

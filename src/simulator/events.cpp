@@ -24,7 +24,8 @@ using events::Waiting;
 using events::Walker;
 using Instruction = Workload::Instruction;
 
-// Times come about by different sums; what is this much apart, relatively, is one moment.
+// Equal times are computed by different sums; times at most this far apart, relatively, are one
+// moment.
 constexpr double kSameMoment = 1e-12;
 
 class Events {
@@ -102,7 +103,7 @@ class Events {
     }
   }
 
-  // Steps a rank on until it waits for something.
+  // Advances a rank until it waits for something.
   void advance(std::uint32_t number) {
     Walker& walker = walkers_[number];
     Call& call = state_[walker.call];
@@ -134,7 +135,7 @@ class Events {
     queue_.push({time, Event::Kind::kEnter, walker, 0});
   }
 
-  // False if there is nothing to do in it, or no way to. The round is left by leave_round().
+  // False if the rank has nothing to do in the round, or on failure. leave_round() leaves it.
   bool enter_round(std::uint32_t number) {
     Walker& walker = walkers_[number];
     Call& call = state_[walker.call];
@@ -167,7 +168,7 @@ class Events {
     return true;
   }
 
-  // What the call costs, if this is the first round with messages in its stage.
+  // The seconds of the call, if this is the first round with messages in its stage.
   double begin_stage(Walker& walker, std::int32_t stage) {
     walker.begins = false;
     if (walker.stage_begun == stage) return 0;
@@ -219,7 +220,7 @@ class Events {
     const std::uint32_t to = sends ? first + static_cast<std::uint32_t>(action.peer) : name.walker;
     const std::int32_t from = sends ? walker.rank : action.peer;
     // At most one fits: verify() allows a rank one send per lane and round, and a round ends when
-    // all has been received.
+    // all messages have been received.
     const auto fits = [&](const Waiting& each) {
       return each.from == from && each.lane == action.lane && each.kind != action.kind;
     };
@@ -266,7 +267,7 @@ class Events {
     queue_.push({begin + seconds, Event::Kind::kEnd, number, ++message.version});
   }
 
-  // What a message costs by itself; links_ are those that it shares.
+  // The cost of a message by itself. Sets links_ to those that it shares.
   MessagePrice cost_of(const Walker& from, const Walker& to) {
     links_.clear();
     return message_cost(network_, network_rank(from, from.rank), network_rank(to, to.rank),
@@ -301,7 +302,7 @@ class Events {
     }
   }
 
-  // The message is there, and its turn has come.
+  // The message has arrived, and its turn has come.
   void finish_receive(ActionName receive) {
     const Walker& to = walkers_[receive.walker];
     const double reduction = to.actions[receive.action].local_seconds * to.slow_down;
@@ -345,7 +346,7 @@ class Events {
     ++finished_;
   }
 
-  // Of a rank of the walker's call.
+  // The network's number of a rank of the walker's call.
   std::int32_t network_rank(const Walker& walker, std::int32_t rank) const {
     const auto& ranks = calls_[walker.call].ranks;
     return ranks.empty() ? rank : ranks[static_cast<std::size_t>(rank)];

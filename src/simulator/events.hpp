@@ -7,8 +7,10 @@
 
 namespace farandole {
 
-/// Any number of calls at once, event by event: every rank steps through its rounds, and rates
-/// change whenever a message begins or ends. Events that fall on one moment are taken together.
+/// Simulates any number of concurrent calls, event by event: every rank steps through its rounds,
+/// and rates change whenever a message begins or ends. Events at the same moment are taken
+/// together.
+///
 /// Errors    see Simulator::run().
 Result<PathResult> simulate_events(const Network& network, std::span<const SimulatedCall> calls,
                                    const SimulationOptions& options);

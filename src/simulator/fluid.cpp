@@ -98,7 +98,7 @@ void Fluid::share(double now) {
   for (std::size_t i = 0; i < together_.size(); ++i) {
     State& state = flows_[together_[i]];
     const double rate = rates_[i] * state.efficiency;
-    if (rate == state.rate) continue;  // the same computation, so the same bits, or a new rate
+    if (rate == state.rate) continue;  // an unchanged rate has the same bits: same computation
     state.left = std::max(0.0, state.left - state.rate * (now - state.since));
     state.since = now;
     state.rate = rate;

@@ -10,8 +10,8 @@
 
 namespace farandole {
 
-/// Messages on the wires: what is left of each, and how fast it goes. When some join or leave, only
-/// those that they share links with, over any number of others, are looked at.
+/// Messages on the wires: the bytes that are left of each, and its rate. When some join or leave,
+/// only those that share links with them, directly or over others, are looked at.
 ///
 /// Threads   one at a time.
 class Fluid {
@@ -26,9 +26,9 @@ class Fluid {
   explicit Fluid(const Network& network);
   /// Begins to move `bytes` over `links`; efficiency: share of its rate that arrives.
   Flow join(const std::vector<std::int32_t>& links, double bytes, double efficiency, double now);
-  /// Takes off a flow that has ended.
+  /// Removes a flow that has ended.
   void leave(Flow flow);
-  /// Shares links anew after some have joined or left. Ends that are the same stay unsaid.
+  /// Shares links again after flows have joined or left. Returns only the ends that have changed.
   const std::vector<End>& settle(double now);
 
  private:
@@ -46,7 +46,7 @@ class Fluid {
   };
   struct Link {
     Member first = kNone;    // of its members
-    std::uint32_t seen = 0;  // in which settling
+    std::uint32_t seen = 0;  // the last round_ that visited it
     double capacity = 0;     // bytes per second
   };
   Link& link(std::int32_t number) { return links_[static_cast<std::size_t>(number)]; }

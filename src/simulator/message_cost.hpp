@@ -12,7 +12,7 @@
 
 namespace farandole {
 
-/// What a message costs whatever its size.
+/// The cost of a message that does not depend on its size.
 struct MessagePrice {
   Hop hop = Hop::kHost;
   double head_seconds = 0;  // before its first byte
@@ -20,7 +20,7 @@ struct MessagePrice {
   double fixed_rate = 0;  // bytes per second where no wire decides; 0: its links decide
 };
 
-/// Adds what a message pays for others of its round that go equally far.
+/// Adds what a message pays for others of its round over the same hop.
 inline void pay_for_others(const Machine& machine, const MessageCounts& sender,
                            const MessageCounts& receiver, MessagePrice& cost) {
   const auto h = static_cast<std::size_t>(cost.hop);
@@ -31,13 +31,14 @@ inline void pay_for_others(const Machine& machine, const MessageCounts& sender,
   cost.efficiency *= machine.hops[h].fan_efficiency;
 }
 
-/// Whether a measured rate of rings is that of `stage`.
+/// Whether a measured rate of rings applies to `stage`.
 inline bool is_rate_of(const HopCost::RingRate& rate, const Stage& stage) {
   return rate.ring_size == stage.ring_size &&
          (rate.stride == 0 || rate.stride == stage.ring_stride);
 }
 
-/// What it costs by itself. Appends the links that it shares with others, if any decide its rate.
+/// The cost of a message by itself. Appends the links that it shares with others, if they decide
+/// its rate.
 inline MessagePrice message_cost(const Network& network, std::int32_t from, std::int32_t to,
                                  const Stage& stage, std::vector<std::int32_t>& links) {
   const std::size_t before = links.size();

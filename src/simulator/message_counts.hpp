@@ -18,10 +18,11 @@ struct MessageCounts {
   OfHops around{};            // sent by all ranks; over Hop::kHost by those of its host
 };
 
-/// Whether any message pays for others.
+/// Whether messages on this machine pay for others.
 bool counts_matter(const Machine& machine);
 
-/// Of every rank of the schedule; rank r is `network_ranks[r]` of the network, or r if it is empty.
+/// The counts of every rank of the schedule; rank r is `network_ranks[r]` of the network, or r if
+/// that is empty.
 std::vector<MessageCounts> count_messages(const Network& network, const TimedRound& round,
                                           std::span<const std::int32_t> network_ranks);
 

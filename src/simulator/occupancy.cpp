@@ -9,7 +9,8 @@
 namespace farandole {
 namespace {
 
-// Times come about by different sums; what is this much apart, relatively, is one time.
+// Equal times are computed by different sums; times at most this far apart, relatively, are one
+// time.
 constexpr double kSameTime = 1e-9;
 
 bool same(double a, double b) {

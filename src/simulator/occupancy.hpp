@@ -8,18 +8,19 @@
 
 namespace farandole {
 
-/// Watches whether waves that were solved as if their messages ran together did so: those that
-/// share a link must begin and end as one, and find the link idle.
+/// Checks whether waves that were solved as if their messages ran together did so: messages that
+/// share a link must begin and end together, and find the link idle.
 ///
 /// Threads   one at a time.
 class Occupancy {
  public:
   explicit Occupancy(const Network& network);
-  /// `wave` has run. It stays where it is until another one runs or it is retired.
+  /// `wave` has run. It must not move in memory until another one runs or it is retired.
   void occupy(Wave& wave);
-  /// What ran last has run on for `seconds`, in the same way. `drifts`: perhaps not quite.
+  /// What ran last has gone on for `seconds`, in the same way. `drifts`: perhaps not exactly in the
+  /// same way.
   void shift(double seconds, bool drifts);
-  /// Books the bytes of a wave that runs no more.
+  /// Adds up the bytes of a wave that does not run again.
   void retire(const Wave& wave);
 
   bool exact() const { return exact_; }

@@ -7,7 +7,7 @@
 
 namespace farandole {
 
-/// What a path finds out about one set of calls; names are added later.
+/// The result of one simulation path for a set of calls; names are added later.
 struct PathResult {
   double seconds = 0;
   bool exact = true;

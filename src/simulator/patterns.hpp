@@ -12,7 +12,7 @@
 
 namespace farandole {
 
-/// A set of messages that share links, and what each gets of them.
+/// A set of messages that share links, and the rate that each of them gets.
 struct MessagePattern {
   struct Pair {
     std::int32_t from, to;  // ranks of the network
@@ -21,13 +21,14 @@ struct MessagePattern {
   std::vector<Pair> pairs;  // [flow]
   FlowLinks links;
   std::vector<double> rates;  // [flow]: bytes per second
-  /// [flow]: flows of one group are joined by links that they share; -1: shares with nobody.
+  /// [flow]: flows of one group are connected by shared links; -1: shares no link.
   std::vector<std::int32_t> groups;
   std::size_t group_count = 0;
 };
 
 /// Patterns by their messages, each solved once.
-/// Memory    at most about 64 MB, then it forgets all.
+///
+/// Memory    at most about 64 MB; beyond that it drops all patterns.
 /// Threads   one at a time.
 class PatternTable {
  public:

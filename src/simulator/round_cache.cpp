@@ -10,7 +10,7 @@ using Instruction = Workload::Instruction;
 
 RoundCache::RoundCache(Workload& workload)
     : workload_(workload), entries_(workload.instructions().size()) {
-  std::vector<std::int64_t> loops;  // iterations of those around, the outermost first
+  std::vector<std::int64_t> loops;  // iterations of the enclosing ones, the outermost first
   for (const Instruction& instruction : workload.instructions()) {
     if (instruction.kind == Instruction::Kind::kLoopBegin) loops.push_back(instruction.iterations);
     if (instruction.kind == Instruction::Kind::kLoopEnd) loops.pop_back();

@@ -19,11 +19,12 @@ class RoundCache {
     TimedRound timed;
     Counters counters{};
     std::int64_t visits_left = 0;
-    std::vector<MessageCounts> counts;  // [rank]: kept here for whoever needs them
+    std::vector<MessageCounts> counts;  // [rank]: filled in by a caller that needs them
   };
 
   explicit RoundCache(Workload& workload);
-  /// The round of an instruction, which is one. Every rank that asks gives it back later.
+  /// The round of a kRound instruction. Every rank that asks for it calls release() later.
+  ///
   /// Errors    those of Workload::round().
   Result<Entry*> find(std::uint32_t instruction, const Counters& counters);
   void release(std::uint32_t instruction, Entry* entry);

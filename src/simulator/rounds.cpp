@@ -51,7 +51,7 @@ class Clocks {
   }
 
  private:
-  // One round as last written out, and the counters for which.
+  // One round as it was last compiled, and the counters for which it was.
   struct Compiled {
     Counters counters{};
     bool is_kept = false;
@@ -124,7 +124,8 @@ class Clocks {
     return true;
   }
 
-  // [rank]: one of those with which it exchanges messages in a body, over any number of others.
+  // [rank]: the number of its group. Ranks that exchange messages in a body, directly or over
+  // others, are one group.
   std::vector<std::uint32_t> groups_in(Index begin, Index end) {
     DisjointSets sets(clocks_.size());
     for_each_wave(begin, end, [&](const Wave& wave) {
@@ -137,7 +138,7 @@ class Clocks {
     return groups;
   }
 
-  // Within a group all must have moved alike.
+  // All ranks of a group must have advanced by the same time.
   void find_steady_step(const std::vector<std::uint32_t>& groups, const std::vector<double>& before,
                         std::vector<double>& step) {
     const double latest = *std::max_element(clocks_.begin(), clocks_.end());
@@ -161,7 +162,7 @@ class Clocks {
       ++wave_count;
     });
     const auto [low, high] = std::minmax_element(step.begin(), step.end());
-    // Groups that advance at different speeds may come to share a link with another wave.
+    // Groups that advance at different speeds may later share a link with another wave.
     const bool drifts = wave_count > 1 && *high - *low > 1e-12 * *high;
     occupancy_.shift(times * *high, drifts);
   }
@@ -189,7 +190,7 @@ class Clocks {
       if (!fresh) return std::move(fresh).error();
       compiled.round = *std::move(fresh);
       compiled.counters = key;
-      // What waits is different every time.
+      // The waiting actions are different every time.
       compiled.is_kept = compiled.round.waiting.empty() && compiled.round.resumed.empty();
     }
     execute(compiled.round);
@@ -221,7 +222,7 @@ class Clocks {
   }
 
   void reduce_in_order(const CompiledRound& round) {
-    double finished = 0;  // the reduction before
+    double finished = 0;  // when the previous reduction ended
     for (const ChainedReceive& receive : round.chains) {
       const Wave::Message& message = round.waves[receive.wave].messages[receive.message];
       const Index rank = index_of(message.to);
@@ -231,7 +232,7 @@ class Clocks {
     }
   }
 
-  // Ranks that come to the first messages of a stage pay for its call.
+  // Ranks that reach the first messages of a stage pay for its call.
   bool begin_stage(const CompiledRound& round) {
     bool any = false;
     if (round.call_seconds.empty()) return any;
@@ -282,7 +283,7 @@ class Clocks {
     while (stage_clocks_.size() <= stage) stage_clocks_.push_back(clocks_);
   }
 
-  // Books what the messages of a round have moved; the round is run no more.
+  // Adds up what the messages of a round have moved; the round does not run again.
   void retire(CompiledRound& round) {
     for (Wave& wave : round.waves) {
       const auto times = static_cast<double>(wave.repeats);
@@ -324,7 +325,7 @@ class Clocks {
   std::vector<std::int32_t> stage_of_;             // [rank]: the last one begun
   std::vector<double> slow_down_;                  // [rank]; empty: 1
   std::vector<double> ready_;                      // [slot] of the round that runs
-  std::vector<std::uint8_t> begins_;               // [rank]: a stage, in the round that runs
+  std::vector<std::uint8_t> begins_;               // [rank]: begins a stage in this round
   std::vector<std::vector<double>> stage_clocks_;  // [stage][rank], when it begins; the last: ends
   Counters counters_{};
   std::int64_t messages_ = 0;

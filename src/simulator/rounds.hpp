@@ -8,10 +8,11 @@
 
 namespace farandole {
 
-/// One call by a clock per rank, round after round: what happens in a round depends on the clocks
-/// alone, by max and plus. A loop whose rounds do not depend on its counter is written out once;
-/// once an iteration adds to the clocks of all ranks that exchange messages in it the same time,
-/// twice in a row, so will all that follow.
+/// Simulates one call with a clock per rank, round after round: the times of a round depend on the
+/// clocks alone, by max and plus. A loop whose rounds do not depend on its counter is compiled
+/// once. When two iterations in a row have each added the same time to the clocks of all ranks that
+/// exchange messages in it, all later iterations will too.
+///
 /// Source    max-plus algebra: Baccelli, Cohen, Olsder, Quadrat 1992
 /// Errors    see Simulator::run().
 Result<PathResult> simulate_rounds(const Network& network, PatternTable& patterns,

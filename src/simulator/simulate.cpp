@@ -15,7 +15,7 @@
 namespace farandole {
 namespace {
 
-// Above, an estimate is better than a long wait.
+// Above this, an estimate is better than a long wait.
 constexpr std::int64_t kAutoMessagesMax = 1'000'000;
 
 Error invalid(const std::string& what) {
@@ -92,7 +92,7 @@ std::vector<Simulation::LinkUse> busiest(const Network& network, const PathResul
   return uses;
 }
 
-/// The most ranks of the call that one host has.
+/// The largest number of ranks of the call on one host.
 std::int64_t most_per_host(const SimulatedCall& call, const Network& network) {
   std::map<std::int32_t, std::int64_t> ranks;
   std::int64_t most = 0;
@@ -163,7 +163,7 @@ Result<PathResult> Simulator::State::run(std::span<const SimulatedCall> calls,
   return simulate_events(network, calls, options);
 }
 
-/// Schedules share the links; what delegates run is put beside them.
+/// Schedules share the links; calls of delegates are timed apart and added to the result.
 Result<PathResult> Simulator::State::run_all(std::span<const SimulatedCall> calls,
                                              const SimulationOptions& options,
                                              SimulationPath& taken) {

@@ -16,25 +16,26 @@
 
 // Times schedules on a machine: the same symbolic schedules that the engine runs.
 //
-//   message   starts when both its sender and its receiver have come to it, and takes what
-//             model/machine.hpp says; links are shared by max-min fairness from the moment that
+//   message   starts when both its sender and its receiver have reached it, and takes the time that
+//             model/machine.hpp gives; it shares links by max-min fairness from the moment when
 //             its first byte leaves, alpha and latency after the start
 //   round     a rank enters the next one when all its actions of this one are finished; a
-//             reduction follows its message, at the receiver. Of receives that follow each other
-//             (`after_previous`) the messages come at once; their reductions wait for each other
+//             reduction follows its message, at the receiver. In a chain of receives
+//             (`after_previous`) the messages do not wait for each other, their reductions do
 //   stage     a rank pays for a call when it enters its first round with messages of a stage, and
-//             what it sends in that round is longer by fill_chunks
-//   bytes     chunks are equally long real numbers: what a call rounds to elements is not rounded
+//             its messages in that round are longer by fill_chunks
+//   bytes     chunks have equal sizes, which are real numbers and not rounded to elements
 namespace farandole {
 
-/// One collective, and who makes it.
+/// One collective, and the ranks that call it.
 struct SimulatedCall {
   const Schedule* schedule = nullptr;  // outlives the simulation
-  double bytes = 0;                    // of the larger side, per rank
+  double bytes = 0;                    // of a rank's larger buffer
   std::vector<std::int32_t> ranks;     // [schedule ranks]: of the network. Empty: 0, 1, 2, ...
   std::vector<double> start_seconds;   // [schedule ranks]: when each arrives. Empty: at 0
-  /// In place of the schedule. Its ranks end together, its price after the last has arrived; it
-  /// uses no link that others share. A rank that is slow makes its start-up longer.
+  /// In place of the schedule. All its ranks end together: when the last one has arrived and the
+  /// delegate's price has passed. It shares no links with other calls. A slow rank makes its
+  /// start-up longer.
   struct ByDelegate {
     const Delegate* delegate = nullptr;
     Collective collective = Collective::kAllreduce;
@@ -44,7 +45,7 @@ struct SimulatedCall {
 };
 
 enum class SimulationPath : std::uint8_t {
-  kAuto,    // rounds; events where that is not exact and there are at most a million messages
+  kAuto,    // rounds; events if unsupported there, or inexact with at most a million messages
   kEvents,  // exact under the model: rates change whenever a message starts or ends
   kRounds,  // a clock per rank, rates solved once per round
 };
@@ -83,7 +84,7 @@ struct Simulation {
 ///
 /// Memory    kRounds: about 200 bytes per rank and different round. kEvents: about 200 bytes per
 ///           rank and round that some rank is in.
-/// Threads   any; run() by one after the other.
+/// Threads   any; calls of run() run one after the other.
 class Simulator {
  public:
   explicit Simulator(Network network);
@@ -92,10 +93,10 @@ class Simulator {
   ~Simulator();
 
   const Network& network() const;
-  /// Errors    kInvalidArgument naming the argument; so does a schedule that never ends, which
+  /// Errors    kInvalidArgument naming the argument, also for a schedule that never ends, which
   ///           verify() would have found. kUnsupported: kRounds with several calls, or with a
-  ///           schedule whose ranks have rounds of their own to do while a message waits for one
-  ///           of another round.
+  ///           schedule in which ranks go on while one of their messages waits for a rank in
+  ///           another round.
   Result<Simulation> run(std::span<const SimulatedCall> calls, const SimulationOptions& options);
 
  private:

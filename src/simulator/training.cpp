@@ -18,7 +18,7 @@ namespace {
 // As many batches as the executor of the coordinator lets run at once.
 constexpr std::size_t kFlightsMax = 4;
 
-/// Requests that come at once: a gradient, or a group when its last member is ready.
+/// Requests that come together: a gradient, or a group when its last member is ready.
 struct Submission {
   double ready = 0;
   std::vector<coordinator::Ready> requests;
@@ -48,7 +48,7 @@ Result<void> check(const TrainingScenario& scenario) {
   return {};
 }
 
-/// By time.
+/// Sorted by time.
 std::deque<Submission> submissions(const TrainingScenario& scenario) {
   const auto nobody = std::make_shared<const coordinator::RankSet>();
   std::map<std::int32_t, Submission> groups;
@@ -82,10 +82,10 @@ std::uint64_t bytes_of(const coordinator::Batch& batch) {
   return bytes;
 }
 
-/// The fabric, on which batches travel one after the other.
+/// The fabric, on which batches run one after the other.
 struct Fabric {
   double free = 0;
-  std::deque<double> ends;  // of batches that may be under way
+  std::deque<double> ends;  // of batches that may be in flight
 
   /// Sends a batch that is ready at `now`; returns when the coordinator's thread goes on.
   double send(double now, double seconds) {

@@ -10,9 +10,9 @@
 
 namespace farandole {
 
-/// One training step, as every rank sees it: forward, backward, gradients on their way meanwhile.
-/// They lie in devices' memory, where copies to a shared buffer are not what takes time.
-/// All times in seconds, since the step began.
+/// One training step, as every rank sees it: forward, backward, with gradients in flight meanwhile.
+/// They are in device memory, where copies to a shared buffer hardly take time. All times in
+/// seconds, since the step began.
 struct TrainingScenario {
   struct Gradient {
     std::uint64_t elements = 0;  // float32
@@ -36,8 +36,8 @@ struct TrainingCost {
 };
 
 /// Runs the coordinator's policy over the step: requests wait for others until the cycle time is
-/// over or the backward pass has ended, what is ready then is fused by the code that production
-/// runs, and the batches travel one after the other while up to four are under way.
+/// over or the backward pass has ended. Those that are ready then are fused by the code that
+/// production runs. The batches run one after the other, with up to four in flight.
 ///
 /// Errors    kInvalidArgument naming the argument: negative times, a gradient that is ready after
 ///           the backward pass, no allreduce_seconds.

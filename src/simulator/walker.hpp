@@ -13,8 +13,8 @@
 // The ranks and messages of a simulation by events.
 namespace farandole::events {
 
-/// A rank on its way through one call. With tens of thousands of them, what every message looks at
-/// has to be small: this is one line of the cache, and the rest lies apart, in Aside.
+/// A rank's progress through one call. There may be tens of thousands, so the data that every
+/// message reads has to be small: this is one cache line, and the rest is in Aside.
 struct Walker {
   RoundCache::Entry* round = nullptr;  // that it is in
   const TimedAction* actions = nullptr;
@@ -24,9 +24,9 @@ struct Walker {
   std::int32_t rank = 0;
   std::uint32_t next = 0;                           // instruction
   std::int32_t stage_begun = -1, stage_timed = -1;  // the last ones
-  std::uint32_t waiting = kNobody;  // the first of the sides of messages that wait here
-  bool begins = false;              // a stage, in this round
-  bool is_entering = false;         // has paid for the call and may post its actions
+  std::uint32_t waiting = kNobody;                  // the first side of a message that waits here
+  bool begins = false;                              // a stage, in this round
+  bool is_entering = false;  // pays for the call if needed, then posts its actions
   double slow_down = 1;
 
   static constexpr std::uint32_t kNobody = 0xffffffff;
@@ -40,18 +40,18 @@ struct Aside {
   std::vector<std::uint8_t> progress;  // [action]
 };
 
-/// Actions are named by their walker and their number among its round's.
+/// Names an action by its walker and its number in the walker's round.
 struct ActionName {
   std::uint32_t walker, action;
 };
 
-/// What has become of an action that is in order, or that others are in order behind.
+/// Progress of an action that is `in_order` itself or is followed by one that is.
 inline constexpr std::uint8_t kArrived = 1, kFinished = 2;
 
 struct Message {
   ActionName send, receive;
   double bytes = 0, transfer_bytes = 0, efficiency = 1;
-  std::uint32_t version = 0;  // of its end: earlier ones are void
+  std::uint32_t version = 0;  // of its end; events with earlier ones are void
   Fluid::Flow flow = 0;
   bool flows = false;
 };
@@ -64,7 +64,7 @@ struct Waiting {
   std::uint32_t next;  // that waits there
 };
 
-/// Values named by numbers; a number that was given back is taken again, its value as it was.
+/// Values named by numbers. A number that was given back is used again, with its old value.
 template <class T>
 class Pool {
  public:

@@ -10,7 +10,7 @@ namespace {
 
 using Instruction = Workload::Instruction;
 
-// The span whose length an action's bytes are; none for a signal.
+// The span whose length gives an action's bytes; none for a signal.
 const std::optional<Span>& moved_span(const Action& action) {
   return action.kind == Action::Kind::kSend ? action.source : action.target;
 }
@@ -21,7 +21,7 @@ void add_counters(const Expr& expr, std::uint32_t& counters) {
   }
 }
 
-// Counters that peers, guards or bytes depend on. Where a span begins costs no time.
+// Counters that peers, guards or bytes depend on. Where a span begins does not affect the time.
 std::uint32_t counters_of(const Round& round) {
   std::uint32_t counters = 0;
   for (const Action& action : round.actions) {
@@ -94,7 +94,7 @@ void Workload::add_local(double seconds, std::int32_t stage) {
 }
 
 // Local work that is the same on every rank and in every iteration needs no rounds: a Bruck
-// alltoall has hundreds of copies to each of its messages.
+// alltoall has hundreds of copies for each of its messages.
 std::optional<double> Workload::local_seconds(const Item& item) const {
   if (const auto* round = std::get_if<Round>(&item)) return local_seconds(*round);
   const Loop& loop = *std::get<std::shared_ptr<const Loop>>(item);
@@ -144,7 +144,7 @@ Result<TimedRound> Workload::round(const Instruction& instruction, const Counter
   return gathered(*instruction.round);
 }
 
-// Leaves the ranks at which all guards hold; false if there are none.
+// Keeps only the ranks at which all guards hold; false if there are none.
 bool Workload::keep_if(const std::vector<Guard>& when, const Counters& counters,
                        std::vector<std::int32_t>& ranks) {
   std::vector<std::int64_t> value, low;
@@ -194,8 +194,8 @@ Result<void> Workload::write(const Action& action, const Counters& counters, Wri
   return {};
 }
 
-// From actions over ranks to ranks over actions. An action stays joined to the one before it when
-// those between them, all joined, do not take part.
+// Regroups actions by rank. If a rank takes no part in some actions of a chain, those of the chain
+// in which it does still follow each other.
 TimedRound Workload::gathered(const Round& round) const {
   const std::span written(written_.data(), round.actions.size());
   const auto p = static_cast<std::size_t>(rank_count());
@@ -213,7 +213,7 @@ TimedRound Workload::gathered(const Round& round) const {
   result.actions.resize(result.first[p]);
   std::vector<std::uint32_t> next(result.first.begin(), result.first.end() - 1);
   enum class Chain : std::uint8_t { kNone, kReceives, kMixed };
-  std::vector<Chain> chain(p, Chain::kNone);  // [rank]: what the open one holds so far
+  std::vector<Chain> chain(p, Chain::kNone);  // [rank]: what the current one holds so far
   for (std::size_t i = 0; i < written.size(); ++i) {
     const bool joined = round.actions[i].after_previous;
     if (!joined) std::fill(chain.begin(), chain.end(), Chain::kNone);

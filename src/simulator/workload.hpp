@@ -27,8 +27,8 @@ struct TimedAction {
   std::int32_t peer = 0;     // a rank of the schedule, not a position
   std::int32_t lane = 0;
   Action::Kind kind = Action::Kind::kSend;
-  bool after_previous = false;  // is begun when the one before it is finished
-  bool in_order = false;  // a receive behind receives: only what it writes waits for the one before
+  bool after_previous = false;  // begins when the one before it is finished
+  bool in_order = false;        // a receive after receives: only its writing waits for them
 };
 
 /// One round in one iteration, for all ranks: rank r does actions[first[r]] to actions[first[r+1]].
@@ -42,8 +42,8 @@ struct TimedRound {
   }
 };
 
-/// A schedule with bytes on a machine: instructions that all ranks step through alike, each rank
-/// at its own pace. Rounds are written out for all ranks at once, when asked for.
+/// A schedule with bytes on a machine: the same instructions for all ranks, each of which steps
+/// through them at its own pace. Rounds are written out for all ranks at once, when asked for.
 ///
 /// Bytes     all chunks are equally long, bytes / chunk_count, a real number: what a call would
 ///           round to whole elements and cache lines is not rounded.
@@ -57,19 +57,20 @@ class Workload {
     std::int32_t depth = 0;       // kLoopBegin, kLoopEnd: which counter
     std::uint32_t jump = 0;       // kLoopBegin: its kLoopEnd. kLoopEnd: the start of the body
     std::int64_t iterations = 1;  // kLoopBegin, kLoopEnd
-    double seconds = 0;           // kLocal: what every rank does for so long by itself
+    double seconds = 0;           // kLocal: of local work on every rank
     std::uint32_t counters = 0;   // kRound: bit d: depends on the counter at depth d
     const Round* round = nullptr;
   };
 
-  /// `schedule` must outlive this. `bytes`: of the larger side, per rank.
+  /// `schedule` must outlive this. `bytes`: of a rank's larger buffer.
   Workload(const Schedule& schedule, double bytes, const Machine& machine);
 
   const Schedule& schedule() const { return schedule_; }
   std::int64_t rank_count() const { return schedule_.rank_count; }
   std::span<const Instruction> instructions() const { return instructions_; }
   std::size_t stage_count() const { return std::max<std::size_t>(schedule_.stages.size(), 1); }
-  /// Says of a stage whether it is a ring.
+  /// The stage of this number, which says whether it is a ring; an unnamed one if the schedule has
+  /// none.
   const Stage& stage(std::int32_t number) const;
 
   /// Errors    kInvalidArgument: a peer or a count out of range, in schedules that verify() has
@@ -97,7 +98,7 @@ class Workload {
   double copy_seconds_, reduce_seconds_;  // per byte
   std::vector<Instruction> instructions_;
   Columns columns_;
-  std::vector<Written> written_;  // of one round, [action]; longer ones are kept for the next
+  std::vector<Written> written_;  // of one round, [action]; never shrinks, for reuse
 };
 
 }  // namespace farandole

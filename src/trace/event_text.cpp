@@ -15,7 +15,7 @@ std::size_t character_bytes(std::string_view text) {
   if (lead < 0xC2 || lead > 0xF4) return 0;
   const std::size_t count = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
   if (text.size() < count) return 0;
-  // Of the second byte: no longer form than needed, no surrogate, nothing beyond U+10FFFF.
+  // Limits of the second byte: no overlong form, no surrogate, nothing beyond U+10FFFF.
   const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   if (byte(1) < low || byte(1) > high) return 0;

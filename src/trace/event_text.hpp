@@ -10,7 +10,7 @@
 
 #include "trace/timeline.hpp"
 
-// The words of a timeline's file: pieces of JSON, appended to a text.
+// The text of a timeline file: pieces of JSON that are appended to a string.
 namespace farandole::coordinator {
 
 // Perfetto takes process 0 and thread 0 for the idle ones (google/perfetto#394, #560).
@@ -30,7 +30,7 @@ void append_number(std::string& text, Number number) {
 
 /// "12.345" of 12,345 ns.
 void append_us(std::string& text, std::int64_t ns);
-/// As a JSON string; each byte that is no UTF-8 becomes U+FFFD.
+/// As a JSON string; each byte that is not valid UTF-8 becomes U+FFFD.
 void append_quoted(std::string& text, std::string_view value);
 /// Names a thread or a process.
 void append_metadata(std::string& text, std::string_view kind, std::int32_t rank,

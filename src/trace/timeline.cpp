@@ -83,7 +83,7 @@ struct Timeline::State {
   void write_common(const Record& record, std::uint32_t thread);
 };
 
-/// Under the lock.
+/// The caller holds the mutex.
 std::uint32_t Timeline::State::track_of(std::string_view name) {
   name = name.substr(0, kTimelineNameBytesMax);
   if (const auto found = tracks.find(name); found != tracks.end()) return found->second;
@@ -202,7 +202,7 @@ Result<std::unique_ptr<Timeline>> Timeline::open(TimelineOptions options) {
   state->queue.reserve(state->options.queue_events_max);
   state->batch.reserve(state->options.queue_events_max);
   (void)state->track_of(kFurtherNames);
-  // The process's signals are for its other threads.
+  // The writer leaves the process's signals to the other threads.
   sigset_t all, before;
   sigfillset(&all);
   for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, own);

@@ -17,11 +17,11 @@ namespace farandole::coordinator {
 enum class Phase : std::uint8_t {
   kQueued,           // submitted here, not yet proposed to the other ranks
   kNegotiating,      // proposed here, until all ranks have agreed to run it
-  kWaitingForGroup,  // agreed upon, until the rest of its group or of its cycle is
+  kWaitingForGroup,  // agreed upon, until the rest of its group or of its cycle is agreed upon too
   kFusedCopyIn,      // into the fused buffer
   kCollective,       // the data plane moves it
   kFusedCopyOut,     // out of the fused buffer
-  kDone,             // finished, until its handle has heard of it
+  kDone,             // finished, until its handle is notified
 };
 
 struct TimelineOptions {
@@ -36,29 +36,30 @@ struct TimelineOptions {
 
 inline constexpr std::uint64_t kTimelineBytesMin = 64 << 10;
 inline constexpr std::size_t kTimelineTracksMax = 65'536;   // names of tensors and counters
-inline constexpr std::size_t kTimelineNameBytesMax = 256;   // what is longer is cut
-inline constexpr std::size_t kTimelineDetailBytesMax = 96;  // what is longer is cut
+inline constexpr std::size_t kTimelineNameBytesMax = 256;   // longer ones are cut
+inline constexpr std::size_t kTimelineDetailBytesMax = 96;  // longer ones are cut
 
-/// What this rank did and when, as a file that Perfetto opens (docs/formats/timeline.md). The file
-/// is whole JSON at every moment, also if the process is killed; what was recorded is in it 250 ms
-/// later. Recording copies 128 bytes under a short lock: about 80 ns on an AMD EPYC.
+/// Records what this rank did and when, in a file that Perfetto opens (docs/formats/timeline.md).
+/// The file is complete JSON at every moment, even if the process is killed; what was recorded is
+/// in it 250 ms later. Recording copies 128 bytes under a short lock: about 80 ns on an AMD EPYC.
 ///
 /// Threads   any; close() once, after the last recording.
 /// Memory    Bounded by the options. Events that find the queue or the file full are dropped and
 ///           counted, in the file too.
 /// Errors    open(): kInvalidArgument naming the path. close(): kInternal if the file could not be
-///           written to its end; what is in it is whole.
+///           written to its end; what is in it is still complete JSON.
 /// Blocking  span(), counter() and instant() never wait for the disk; the others do.
 class Timeline {
  public:
-  /// Replaces the file, in one step. Starts a thread.
+  /// Replaces an existing file in one step. Starts a thread.
   static Result<std::unique_ptr<Timeline>> open(TimelineOptions options);
   ~Timeline();
 
   /// `tensor` was in `phase` from `begin` to `end`; `detail` is shown with it.
   void span(std::string_view tensor, Phase phase, Clock::time_point begin, Clock::time_point end,
             std::string_view detail = {});
-  /// `name` has this value from `when` on. Not a number, or infinite: nothing is recorded.
+  /// `name` has this value from `when` on. A value that is infinite or not a number is not
+  /// recorded.
   void counter(std::string_view name, double value, Clock::time_point when);
   /// A mark at one moment, as at the start of a cycle.
   void instant(std::string_view name, Clock::time_point when);

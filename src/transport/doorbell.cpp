@@ -21,7 +21,7 @@ Error refused(const char* call) {
                std::string(call) + " refused a doorbell socket: " + std::strerror(errno) + "."};
 }
 
-/// Sends one datagram; 0 or the error number.
+/// Sends one datagram. Returns 0 or the error number.
 int wake(const std::string& address, int from_fd) {
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
@@ -45,7 +45,7 @@ Result<std::unique_ptr<Doorbell>> Doorbell::create(std::atomic<std::uint32_t>& a
   sockaddr_un name{};
   name.sun_family = AF_UNIX;
   socklen_t size = sizeof(name);
-  // Binding to a name of no length makes the kernel pick a free abstract one.
+  // Binding to an empty name makes the kernel pick a free abstract one.
   if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), kPathOffset) != 0 ||
       ::getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) != 0) {
     Error error = refused("bind");

@@ -16,12 +16,12 @@ namespace farandole {
 
 /// Wakes a sleeping engine, from this process or another one on the host.
 ///
-/// The sleeper arms a word that its peers can read, looks for work once more, and sleeps on fd().
-/// Whoever makes work for it publishes the work by AsymmetricFence::store(), or a sequentially
-/// consistent one, so that either side sees what the other one wrote, and calls ring(), which costs
-/// one load unless the word is armed; ringing disarms it. The wake-up itself is a datagram to a
-/// socket in Linux's abstract name space: no file, nothing to clean up; a datagram of another
-/// program only wakes the engine for nothing.
+/// The sleeper arms a word that its peers can read, looks for work once more, and sleeps on fd(). A
+/// ringer publishes its work with AsymmetricFence::store() or a sequentially consistent store, so
+/// that at least one side sees what the other wrote. It then calls ring(), which costs one load
+/// unless the word is armed; ringing disarms it. The wake-up is a datagram to a socket in Linux's
+/// abstract name space: there is no file and nothing to clean up. A datagram of another program
+/// only causes a spurious wake-up.
 ///
 /// Threads   arm(), disarm() and drain() from the sleeper; ring() from any thread.
 class Doorbell {
@@ -32,7 +32,7 @@ class Doorbell {
     return *reinterpret_cast<std::atomic<std::uint32_t>*>(memory.header() + kWordOffset);
   }
 
-  /// `armed` lives in memory that all ringers map, and outlives the bell.
+  /// `armed` lives in memory that all ringers map, and outlives the doorbell.
   static Result<std::unique_ptr<Doorbell>> create(std::atomic<std::uint32_t>& armed);
   ~Doorbell();
   Doorbell(const Doorbell&) = delete;
@@ -48,12 +48,12 @@ class Doorbell {
   void drain();
   void ring() { ring(armed_, address_, fd_); }
 
-  /// Rings the bell whose word and address a peer published. `from_fd` is any Doorbell's fd.
+  /// Rings the doorbell whose word and address a peer published. `from_fd` is any Doorbell's fd.
   static void ring(std::atomic<std::uint32_t>& armed, const std::string& address, int from_fd) {
     if (armed.load(std::memory_order_seq_cst) != 0) disarm_and_wake(armed, address, from_fd);
   }
 
-  /// Whether a bell of that address can be rung from here; wakes its owner for nothing.
+  /// Whether the doorbell at this address can be rung from here. Its owner gets a spurious wake-up.
   static bool reachable(const std::string& address, int from_fd);
 
  private:

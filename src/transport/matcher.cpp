@@ -79,7 +79,7 @@ void Matcher::release(Arrival& arrival) {
   free_.push_front(arrival);  // its block is in the cache
 }
 
-/// Whether it is among the cancelled.
+/// Whether the operation is among the last kRemembered cancelled ones.
 bool Matcher::remembers(OperationId operation) const {
   const auto end = remembered_.begin() + std::min(cancelled_count_, kRemembered);
   return std::find(remembered_.begin(), end, operation) != end;

@@ -14,7 +14,7 @@
 
 namespace farandole {
 
-/// What a message says about itself before its payload.
+/// The description of a message, which comes before its payload.
 struct Envelope {
   Rank peer;
   Tag tag;
@@ -26,8 +26,8 @@ struct Envelope {
 struct Arrival {
   Envelope envelope;
   std::byte* payload = nullptr;  // room for the bytes that set_aside() was asked to store
-  std::uint64_t handle = 0;      // the transport's own, such as where the payload waits
-  Bytes moved;                   // the transport's own, such as how much of it is stored
+  std::uint64_t handle = 0;      // for the transport, such as where the payload waits
+  Bytes moved;                   // for the transport, such as how much of the payload is stored
   Arrival* next = nullptr;
   std::unique_ptr<std::byte[]> large;  // holds the payload when it exceeds a pool block
   std::byte* block = nullptr;          // this node's block of the pool
@@ -38,11 +38,12 @@ struct Arrival {
 /// Every transport uses it in the same way:
 ///   a receive is posted    post(); an Arrival that it returns is delivered and released
 ///   a message arrives      arrive(); on kEarly set_aside() and fill the payload
-/// A pair whose bytes or signatures differ fails the receive with kMismatch; the transport
+/// A receive whose bytes or signature differ from the message's fails with kMismatch; the transport
 /// discards the payload.
+///
 /// Threads   the engine's driver only.
-/// Blocking  allocates only when more messages are early than the pool has nodes, or when an
-///           early payload is larger than a block of the pool.
+/// Blocking  allocates only when more messages are early than the pool has nodes, or when an early
+///           payload is larger than a block of the pool.
 class Matcher {
  public:
   struct Pool {
@@ -54,10 +55,10 @@ class Matcher {
   Matcher(const Matcher&) = delete;
   Matcher& operator=(const Matcher&) = delete;
 
-  /// Takes a receive. Returns the early message it pairs with, which the caller releases after
-  /// having delivered it (receive.state is kActive) or discarded it (kFailed, kMismatch).
-  /// Without one the receive waits here, or has failed because its peer is gone or its operation
-  /// is cancelled.
+  /// Takes a receive. Returns the early message that it pairs with; the caller delivers it
+  /// (receive.state is kActive) or discards it (kFailed, kMismatch), and then releases it. Without
+  /// one the receive waits here, or has failed because its peer is gone or its operation is
+  /// cancelled.
   Arrival* post(Receive& receive);
 
   enum class Fate : std::uint8_t {
@@ -74,13 +75,13 @@ class Matcher {
   /// Whether receives wait here for messages of the peer.
   bool awaits(Rank peer) const { return !of(peer).posted.empty(); }
 
-  /// Keeps an early message, with room for `stored` bytes of payload (0: it waits elsewhere).
+  /// Keeps an early message, with room for `stored` bytes of payload (0: they wait elsewhere).
   Arrival& set_aside(const Envelope& envelope, Bytes stored);
   void release(Arrival& arrival);
 
-  /// Fails the receives of the operation and discards its messages from now on; the last
-  /// kRemembered cancelled operations are known. Returns its early messages, linked by `next`,
-  /// for the caller to tell their senders and to release.
+  /// Fails the operation's receives and discards its messages from now on, as long as it is among
+  /// the last kRemembered cancelled operations. Returns its early messages, linked by `next`; the
+  /// caller tells their senders and releases them.
   Arrival* cancel(OperationId operation);
   bool cancelled(OperationId operation) const {
     return cancelled_count_ > 0 && remembers(operation);
@@ -114,7 +115,7 @@ class Matcher {
   std::vector<Slab> slabs_;
   Arrivals free_;
   std::array<OperationId, kRemembered> remembered_{};
-  std::size_t cancelled_count_ = 0;  // ever; the last kRemembered of them are in remembered_
+  std::size_t cancelled_count_ = 0;  // in all; remembered_ has the last kRemembered of them
 };
 
 }  // namespace farandole

@@ -24,12 +24,12 @@ class IntrusiveQueue {
     if (last_ == nullptr) last_ = &item;
   }
 
-  /// Takes the first item out; null if there is none.
+  /// Takes out the first item; null if there is none.
   T* pop() {
     return take_first([](const T&) { return true; });
   }
 
-  /// Takes the first item out for which `wanted` holds; null if there is none.
+  /// Takes out the first item for which `wanted` holds; null if there is none.
   template <class Predicate>
   T* take_first(Predicate wanted) {
     Node* before = nullptr;
@@ -43,9 +43,8 @@ class IntrusiveQueue {
     return nullptr;
   }
 
-  /// Takes out every item for which `finished` holds. `finished` may push the item it is asked
-  /// about to any list, this one included, if it then returns true; the order of the others
-  /// stays.
+  /// Takes out every item for which `finished` holds; the others stay in order. `finished` may push
+  /// the item it is asked about to any list, this one included, if it then returns true.
   template <class Predicate>
   void take_all(Predicate finished) {
     IntrusiveQueue kept;

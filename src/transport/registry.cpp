@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array kRows = {shm::kRow, tcp::kRow, inproc::kRow, inproc::kKernelRow, fault::kRow};
 
-/// Whether a job with this value of FARANDOLE_TRANSPORT may use it.
+/// Whether a job with this value of FARANDOLE_TRANSPORT may use the row.
 bool allowed(const TransportRow& row, std::string_view setting) {
   return row.threads == nullptr && (setting == "auto" || setting == row.name);
 }

@@ -9,12 +9,12 @@
 
 namespace farandole {
 
-/// A signature takes so many bytes in a message.
+/// The bytes that a signature takes in a message.
 inline constexpr std::size_t kSignatureBytes = 16;
 
 void write(Writer& writer, const Signature& signature);
-/// Every value of each field is read as it is: a library that knows other collectives may have
-/// written it, and describe() says so in words.
+/// Reads every value of each field as it is: a library that knows other collectives may have
+/// written it. describe() reports what is unknown here.
 Signature read_signature(Reader& reader);
 
 }  // namespace farandole

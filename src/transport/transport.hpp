@@ -18,14 +18,14 @@ namespace farandole {
 struct Capabilities {
   std::string_view name;     // in statistics and messages
   bool peer_memory = false;  // a receive may read registered memory of the peer in place
-  bool all_memory = false;   // or any other memory; known once it is connected
-  // Receive::behind and Send::behind hold for messages above follow_bytes, and what a receive has
-  // moved of these is their beginning.
+  bool all_memory = false;   // or any other memory of it; known once connected
+  // Receive::behind and Send::behind are obeyed for messages above follow_bytes; what a receive has
+  // moved of such a message is its beginning.
   bool follows = false;
   Bytes follow_bytes;
 };
 
-/// Bytes counted since the start, for reports.
+/// Bytes and messages counted since the start, for reports.
 struct TransportCounters {
   std::uint64_t sent_bytes = 0;
   std::uint64_t sent_messages = 0;
@@ -59,34 +59,36 @@ class Transport {
   virtual const Capabilities& capabilities() const = 0;
   virtual TransportCounters counters() const = 0;
 
-  /// Makes ready to talk to one peer, and waits for its part: both sides call it. Idempotent. The
-  /// record may be of a rank that was not there when the transport was made; who adds several adds
-  /// them in ascending order, and so do all others.
+  /// Connects to one peer: both sides call it, and each waits for the other. Idempotent. The record
+  /// may be of a rank that was not there when the transport was made. A rank that adds several
+  /// peers adds them in ascending order, and so do all others.
+  ///
   /// Errors    kTimedOut or kRankFailed naming the peer; kUnsupported if it cannot be reached this
   ///           way; kInvalidArgument if the transport was made for fewer ranks.
   virtual Result<void> add_peer(const Member& peer, Deadline deadline) = 0;
 
-  /// Adds peers that were there when the transport was made, in any order. Errors as above.
+  /// Adds peers that were there when the transport was made, in any order. Errors as in add_peer().
   virtual Result<void> connect(std::span<const Rank> peers, Deadline deadline) = 0;
 
-  /// From now on transfers from and to this memory go the transport's fastest way, if it has one
-  /// for it: true then. The memory stays until it is released, and no transfer uses it then.
+  /// Has transfers from and to this memory take the transport's fastest way from now on. True if
+  /// the transport has such a way for this memory. The memory must stay valid until it is released,
+  /// and no transfer may be using it then.
   virtual Result<bool> register_memory(std::span<std::byte>) { return false; }
   virtual void release_memory(std::span<std::byte>) {}
 
   virtual void post(Send& send) = 0;
   virtual void post(Receive& receive) = 0;
 
-  /// Moves what can be moved; true if anything did.
+  /// Moves what can be moved; true if anything moved.
   virtual bool progress() = 0;
 
   /// Ends every transfer of an operation on this rank, posted or yet to arrive: states become
-  /// kFailed, late messages are discarded from now on (the last 256 such operations are kept).
-  /// Returns true once no memory of the operation is touched any more; until then call progress()
-  /// and cancel() again.
+  /// kFailed, and messages that arrive later are discarded (the last 256 such operations are
+  /// remembered). Returns true once no memory of the operation is touched any more; until then call
+  /// progress() and cancel() again.
   virtual bool cancel(OperationId operation) = 0;
 
-  /// The peer is gone, says the control plane.
+  /// The control plane has reported that the peer is gone.
   virtual void peer_failed(Rank peer) = 0;
 
   /// The peer left on purpose: what it sent still arrives, but it will not connect any more.

@@ -51,7 +51,7 @@ def asked(p: int) -> tuple[str, ...]:
     return KINDS if FULL else (KINDS[p % 2],)
 
 
-RANK_COUNTS = range(1, 10) if FULL else (1, 2, 3, 4, 6, 9)
+RANK_COUNTS = range(1, 10) if FULL else (1, 2, 3, 4, 5, 6, 9)
 MATRIX = "full" if FULL else "sample"
 SETUPS = [
     *(Setup(kind, "shm", p, MATRIX) for p in RANK_COUNTS for kind in asked(p)),

@@ -7,9 +7,9 @@ namespace farandole {
 namespace {
 
 // Hierarchical allgather, p = p1 p2 ... ph: among the ranks that are furthest apart first, then
-// among ever nearer ones, so that what crosses the outer layers is least. What a rank has between
-// two layers is every p_i-th chunk; scratch, where chunks are numbered so that these are adjacent,
-// saves sending them one by one.
+// among ever nearer ones, so that the outer layers carry the least data. Between two layers a rank
+// has every p_i-th chunk. Scratch numbers chunks so that these are adjacent, which saves sending
+// them one by one.
 //
 //   chunks   rank_count
 //   rounds   sum p_i - h with rings, 1 for a direct layer, lg p_i for halving; p + 1 local ones

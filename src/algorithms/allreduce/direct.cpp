@@ -27,7 +27,7 @@ Schedule direct_allreduce(const AlgorithmParameters& parameters) {
   RoundBuilder scatter = b.round();
   for (int i = 1; i < p; ++i) scatter.lane(i - 1).send(in((r + i) % p), (r + i) % p);
   for (int i = 1; i < p; ++i) {
-    if (i > 1) scatter.then();  // one order of operands, whoever is first
+    if (i > 1) scatter.then();  // one order of operands, whichever arrives first
     scatter.lane(i - 1).receive_reduce(out(r), i == 1 ? in(r) : out(r), (r - i) % p);
   }
   RoundBuilder gather = b.round();

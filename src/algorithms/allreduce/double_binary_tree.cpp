@@ -7,8 +7,7 @@ namespace farandole {
 namespace {
 
 // Double binary tree allreduce: each half of the message climbs a tree of its own to rank 0 and
-// comes down again, in pieces that follow each other; the leaves of one tree are inner nodes of
-// the other.
+// comes down again, pipelined in pieces; the leaves of one tree are inner nodes of the other.
 //
 //   chunks   2 pieces, one in each tree; 8 pieces by default (option chunks)
 //   rounds   2 (pieces + floor(lg(p - 1))) at most, per rank

@@ -10,7 +10,7 @@ namespace {
 // order of the ranks. Lane i joins ranks i + 1 apart.
 //
 //   chunks   1
-//   rounds   1, and one for each sum
+//   rounds   1, and a local one for each sum
 //   sent     rank_count - 1 times the bytes, per rank
 //   scratch  rank_count slots; works in place
 //   needs    rank_count <= 512; rank_count - 1 lanes; meant for shared memory

@@ -40,8 +40,8 @@ Schedule rabenseifner_allreduce(const AlgorithmParameters& parameters) {
       round.receive_reduce(out(own, half), source(own), peer);
       continue;
     }
-    // Ranks that fold are not alike, so that the proof cannot go by symmetry; with the lower
-    // position's operand first, all chunks have one order of operands, and it need not.
+    // With folding, ranks are not alike, so the proof cannot go by symmetry. It need not: with the
+    // lower position's operand first, all chunks have the same order of operands.
     fold.active(round).when(halving.bit(k), 0, 1).receive_reduce(out(own, half), source(own), peer);
     fold.active(round)
         .when(halving.bit(k), 1, 2)

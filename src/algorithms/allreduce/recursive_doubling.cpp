@@ -46,8 +46,8 @@ Schedule recursive_doubling_allreduce(const AlgorithmParameters& parameters) {
   b.scratch_slots(1);
   const Folding fold(p);
   fold.in_first(b, 1);
-  // What is sent must not be written in the same round, so the sum moves from `out` to scratch
-  // and back; where the exchanges are odd in number, the first takes two rounds.
+  // What is sent must not be written in the same round, so the sum moves from `out` to scratch and
+  // back; if the number of exchanges is odd, the first takes two rounds.
   const Span kept = scratch(0, 0);
   Span source = fold.input(0, 1);
   std::int64_t bit = 1;

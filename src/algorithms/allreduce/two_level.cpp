@@ -7,17 +7,17 @@
 namespace farandole {
 namespace {
 
-// Two-level allreduce: each node of q ranks reduces to its first rank, the leaders allreduce as
-// the remaining layers say, and each leader broadcasts in its node. In the node: straight between
-// the leader and all others where the first layer is direct, else over a binomial tree.
+// Two-level allreduce: each node of q ranks reduces to its first rank, the leaders allreduce as the
+// remaining layers say, and each leader broadcasts in its node. In the node, the leader and all
+// others communicate directly if the first layer is direct, else over a binomial tree.
 //
 //   chunks   p / q, the number of leaders
 //   rounds   2 ceil(lg q), or 2 if direct, and those of the leaders' layers: 2 (p / q - 1) for a
 //            ring, 2 lg(p / q) for halving
 //   sent     up to 2 (1 - q / p) + ceil(lg q) times the bytes, by the leaders
 //   scratch  none; works in place
-//   needs    product of the layers = rank_count, the first one the node. Without layers: as many
-//            ranks per node as divide p and are at most its square root, and a ring
+//   needs    product of the layers = rank_count, the first one the node. Without layers: the node's
+//            size is the largest divisor of p up to its square root, and the leaders are a ring
 //   source   baseline in [Cho19]
 Schedule two_level_allreduce(const AlgorithmParameters& parameters) {
   const std::int64_t p = parameters.rank_count;

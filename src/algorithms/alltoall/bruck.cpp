@@ -6,9 +6,9 @@
 namespace farandole {
 namespace {
 
-// Bruck's alltoall: a chunk that has to go j ranks up travels the powers of two in j, all chunks
-// with the same power in one message. Slot j of scratch first holds what goes j ranks up; then
-// what is to travel on from here; and last what came from j ranks below.
+// Bruck's alltoall: a chunk for the rank j above travels the powers of two in j, all chunks with
+// the same power in one message. Slot j of scratch first holds the chunk for the rank j above, then
+// a chunk in transit, and last the chunk from the rank j below.
 //
 //   chunks   rank_count
 //   rounds   ceil(lg p) with messages, and about 4 p local ones of one copy each
@@ -31,7 +31,7 @@ Schedule bruck_alltoall(const AlgorithmParameters& parameters) {
   const auto slots = [](const Expr& first, std::int64_t count) { return scratch(first, 0, count); };
   b.loop(p, [&](const Expr& s) { b.round().copy(slots(s, 1), in((r + s) % p)); });
   for (std::int64_t d = 1; d < p; d *= 2) {
-    // Slots with this bit: runs of d, 2 d apart, of which the last may be cut short.
+    // Slots with this bit set: runs of d, 2 d apart, of which the last may be shorter.
     const std::int64_t runs = p / (2 * d), tail = p % (2 * d) > d ? p % (2 * d) - d : 0;
     const auto each_run = [&](auto&& add) {
       b.loop(runs, [&](const Expr& s) { add(s * (2 * d) + d, s * d, d); });

@@ -10,7 +10,7 @@ namespace {
 // below, so that all links carry one message at a time.
 //
 //   chunks   rank_count
-//   rounds   rank_count - 1
+//   rounds   rank_count - 1, and a local one
 //   sent     (rank_count - 1) / rank_count of the bytes, per rank
 //   scratch  none; never in place
 //   needs    rank_count >= 1; any transport

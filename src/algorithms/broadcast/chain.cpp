@@ -9,12 +9,13 @@ namespace {
 
 constexpr std::int64_t kDefaultPieces = 8;
 
-// Chain broadcast: the message passes from rank to rank, in pieces if pipelined; a rank passes
-// on a piece while it receives the next. With `order` the chain runs through the ranks as they
-// are listed, from the root on and around; planner/chain_order.hpp finds one that shares no link.
+// Chain broadcast: the message passes from rank to rank, in pieces if pipelined; a rank passes on a
+// piece while it receives the next. With `order` the chain goes through the ranks in that order,
+// starting at the root and wrapping around; planner/chain_order.hpp finds an order in which the
+// hops share no link.
 //
 //   chunks   1; pipelined, as the option says, 8 by default
-//   rounds   chunks + 1 per rank, of which the first ones wait for the chain before it
+//   rounds   chunks + 1 per rank; in the first, a rank waits for those before it in the chain
 //   sent     the bytes once, per rank
 //   scratch  none; works in place
 //   needs    rank_count >= 1; any transport

@@ -6,8 +6,8 @@
 namespace farandole {
 namespace {
 
-// Double binary tree broadcast: each half of the message comes down a tree of its own, in pieces
-// that follow each other; the leaves of one tree are inner nodes of the other.
+// Double binary tree broadcast: each half of the message comes down a tree of its own, pipelined in
+// pieces; the leaves of one tree are inner nodes of the other.
 //
 //   chunks   2 pieces, one in each tree; 8 pieces by default (option chunks)
 //   rounds   pieces + floor(lg(p - 1)) at most, per rank

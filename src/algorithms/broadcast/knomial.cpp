@@ -6,8 +6,8 @@
 namespace farandole {
 namespace {
 
-// K-nomial broadcast: on each level, those that have the message, k^j of them, pass it on to
-// k - 1 others each, the j-th time to ranks k^j apart, counted from the root.
+// K-nomial broadcast: on level j, the k^j ranks that have the message send it to k - 1 others each,
+// at multiples of k^j above them, counted from the root.
 //
 //   chunks   1
 //   rounds   ceil(log_k p), and a local one at the root where k > 2

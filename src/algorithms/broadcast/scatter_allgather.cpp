@@ -9,7 +9,7 @@ namespace farandole {
 namespace {
 
 // Scatter and allgather: a binomial tree scatters the message, a ring gathers it everywhere.
-// Counted from the root, rank v gets chunk v. The ring ends before the root, which has it all.
+// Counted from the root, rank v gets chunk v. The ring ends before the root, which has all chunks.
 //
 //   chunks   rank_count
 //   rounds   ceil(lg p) + p - 1, and a local one at the root
@@ -28,7 +28,7 @@ Schedule scatter_allgather_broadcast(const AlgorithmParameters& parameters) {
   const Expr r = b.rank(), v = (r - root) % p;
   auto d = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(p - 1)));
   for (; d >= 1; d /= 2) {
-    // A rank whose number is a multiple of 2 d halves what it has at the one d above.
+    // A rank whose number is a multiple of 2 d sends half of what it has to the rank d above.
     RoundBuilder round = b.round();
     const Expr to = (r + d) % p, count = min(d, p - d - v);
     round.when(v, 0, 1).send(in(d, count), to);

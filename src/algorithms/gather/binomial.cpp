@@ -7,9 +7,9 @@
 namespace farandole {
 namespace {
 
-// Binomial gather: counted from the root, rank v collects the chunks of v to v + 2^k - 1 in a
-// growing subtree, slot j of its scratch for v + j, and hands them to v - 2^k. What the root
-// receives goes straight to its place.
+// Binomial gather: counted from the root, rank v collects the chunks of v to v + 2^k - 1 from its
+// growing subtree, slot j of its scratch for v + j, and sends them to v - 2^k. What the root
+// receives goes directly to its place.
 //
 //   chunks   rank_count at the root
 //   rounds   ceil(lg p)

@@ -9,11 +9,11 @@ namespace {
 
 constexpr std::int64_t kDefaultPieces = 8;
 
-// Chain reduce: the sum grows from rank to rank towards the root, in pieces if pipelined; a rank
-// hands on a piece while it receives the next. The chain broadcast backwards.
+// Chain reduce, the chain broadcast backwards: the sum grows from rank to rank towards the root, in
+// pieces if pipelined; a rank passes on a piece while it receives the next.
 //
 //   chunks   1; pipelined, as the option says, 8 by default
-//   rounds   chunks + 1 per rank, of which the first ones wait for the chain before it
+//   rounds   chunks + 1 per rank; in the first, a rank waits for those before it in the chain
 //   sent     the bytes once, per rank
 //   scratch  none; works in place
 //   needs    rank_count >= 1; any transport

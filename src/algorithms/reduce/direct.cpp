@@ -6,14 +6,14 @@
 namespace farandole {
 namespace {
 
-// Direct reduce: the root takes every rank's input in the order of the ranks, which makes the
-// result ((x0 + x1) + x2) + ... whoever is first.
+// Direct reduce: the root receives every rank's input in the order of the ranks, whichever arrives
+// first, which makes the result ((x0 + x1) + x2) + ...
 //
 //   chunks   1
 //   rounds   rank_count - 1 at the root, and a local one if it is neither of the first two ranks;
 //            1 elsewhere
 //   sent     the bytes once, per rank
-//   scratch  1 slot, where the sum grows until it is the root's own turn; works in place
+//   scratch  1 slot, which holds the sum until the root's own input is due; works in place
 //   needs    rank_count <= 1024; any transport
 //   source   linear reduce
 Schedule direct_reduce(const AlgorithmParameters& parameters) {

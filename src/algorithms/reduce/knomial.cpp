@@ -6,8 +6,9 @@
 namespace farandole {
 namespace {
 
-// K-nomial reduce, the k-nomial broadcast backwards: on each level, ranks that are done hand
-// their sum to the one k^j below, counted from the root, which adds up k - 1 of them in turn.
+// K-nomial reduce, the k-nomial broadcast backwards: on level j, ranks that are done send their sum
+// to the rank that is 1 to k - 1 times k^j below, counted from the root. That rank adds the sums up
+// in turn.
 //
 //   chunks   1
 //   rounds   ceil(log_k p)

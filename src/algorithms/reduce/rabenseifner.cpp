@@ -7,8 +7,8 @@
 namespace farandole {
 namespace {
 
-// Rabenseifner's reduce: recursive halving scatters the sums, a binomial tree, the same way back,
-// gathers them at the root. Ranks are counted from the root; m is the power of two that folding
+// Rabenseifner's reduce: recursive halving scatters the sums, and a binomial tree gathers them at
+// the root, the same way back. Ranks are counted from the root; m is the power of two that folding
 // leaves.
 //
 //   chunks   m
@@ -39,7 +39,7 @@ Schedule rabenseifner_reduce(const AlgorithmParameters& parameters) {
     fold.active(round).send(source(given), peer).receive_reduce(out(own, half), source(own), peer);
   }
   for (int k = halving.exchanges() - 1; k >= 0; --k) {
-    // Positions below 2^(k+1) still hold something; the upper half of them hands it down.
+    // Positions below 2^(k+1) still hold something; the upper half of them sends it down.
     const std::int64_t half = halving.half(k), d = std::int64_t{1} << k;
     const Expr peer = fold.rank_at(halving.peer(k));
     RoundBuilder round = b.round();

@@ -9,7 +9,7 @@ namespace {
 // Direct reducescatter: every rank reduces its own chunk straight from every peer. Lane i joins
 // ranks i + 1 apart.
 //
-//   chunks   rank_count, of which one is put out
+//   chunks   rank_count, of which one is the output
 //   rounds   1
 //   sent     (rank_count - 1) / rank_count of the input bytes, per rank
 //   scratch  none; works in place
@@ -24,7 +24,7 @@ Schedule direct_reducescatter(const AlgorithmParameters& parameters) {
   if (p == 1) round.copy(out(0), in(0));
   for (int i = 1; i < p; ++i) round.lane(i - 1).send(in((r + i) % p), (r + i) % p);
   for (int i = 1; i < p; ++i) {
-    if (i > 1) round.then();  // one order of operands, whoever is first
+    if (i > 1) round.then();  // one order of operands, whichever arrives first
     round.lane(i - 1).receive_reduce(out(0), i == 1 ? in(r) : out(0), (r - i) % p);
   }
   return std::move(b).build();

@@ -6,11 +6,11 @@
 namespace farandole {
 namespace {
 
-// Recursive halving: ranks m / 2 apart split all chunks, then those m / 4 apart half of them, and
-// so on, where m is the power of two that folding leaves. A position stands for one chunk, or for
-// two if it folds, of which the second goes to its partner in the end.
+// Recursive halving: ranks m / 2 apart split all chunks, then ranks m / 4 apart split half of them,
+// and so on, where m is the power of two that folding leaves. A position stands for one chunk, or
+// for two if it folds; the second one goes to its partner in the end.
 //
-//   chunks   rank_count, of which one is put out
+//   chunks   rank_count, of which one is the output
 //   rounds   lg m; where rank_count is no power of two, 3 more, of which one is local
 //   sent     (m - 1) / m of the input bytes, per rank; all of them by ranks that are folded in
 //   scratch  m / 2 slots, or rank_count where that is no power of two; works in place
@@ -34,7 +34,7 @@ Schedule halving_reducescatter(const AlgorithmParameters& parameters) {
     fold.unpaired(round).copy(scratch(0, 0, p), in(0, p));
   }
   for (std::int64_t d = m / 2; d >= 1; d /= 2) {
-    // The chunks of positions [own, own + d) stay here, those of the peer's half go.
+    // The chunks of positions [own, own + d) stay here, those of the peer's half are sent.
     const Expr own = v / d * d, given = (v ^ d) / d * d, peer = fold.rank_at(v ^ d);
     const auto chunks = [&](const Expr& at, bool kept) {
       const Expr first = fold.first_chunk(at);

@@ -7,11 +7,10 @@ namespace farandole {
 namespace {
 
 // Hierarchical reducescatter, p = p1 p2 ... ph: among neighbours first, then among ever more
-// distant groups of them on ever less data. What a rank gives away in a layer is every p_i-th
-// chunk; scratch, where chunks are numbered so that these are adjacent, saves sending them one by
-// one.
+// distant groups of them on ever less data. In a layer a rank sends every p_i-th chunk. Scratch
+// numbers chunks so that these are adjacent, which saves sending them one by one.
 //
-//   chunks   rank_count, of which one is put out
+//   chunks   rank_count, of which one is the output
 //   rounds   sum p_i - h with rings, 1 for a direct layer, lg p_i for halving; p + 1 local ones
 //            of one copy each
 //   sent     (rank_count - 1) / rank_count of the input bytes, per rank

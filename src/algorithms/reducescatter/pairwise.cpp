@@ -9,7 +9,7 @@ namespace {
 // Pairwise reducescatter: in round s, each rank sends its part of the chunk of the rank s above,
 // and adds to its own chunk what comes from the rank s below. No sum is passed on.
 //
-//   chunks   rank_count, of which one is put out
+//   chunks   rank_count, of which one is the output
 //   rounds   rank_count - 1
 //   sent     (rank_count - 1) / rank_count of the input bytes, per rank
 //   scratch  none; works in place

@@ -8,7 +8,7 @@ namespace {
 
 // Ring reducescatter: each chunk's partial sum travels around the ring and ends at its owner.
 //
-//   chunks   rank_count, of which one is put out
+//   chunks   rank_count, of which one is the output
 //   rounds   rank_count - 1
 //   sent     (rank_count - 1) / rank_count of the input bytes, per rank
 //   scratch  2 slots, one received while the other is sent; works in place

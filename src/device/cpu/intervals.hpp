@@ -18,7 +18,7 @@ class Intervals {
   /// Adds bytes that are not in the set; returns the interval that they are now part of.
   Interval add(std::size_t offset, std::size_t bytes);
 
-  /// Takes out whatever of [offset, offset + bytes) is in the set.
+  /// Removes the part of [offset, offset + bytes) that is in the set.
   void remove(std::size_t offset, std::size_t bytes);
 
   const std::map<std::size_t, std::size_t>& map() const { return map_; }  // offset -> bytes

@@ -34,7 +34,7 @@ Error refused(const std::string& call, std::size_t bytes, const MemoryLimits& li
                                          limits.text() + "."};
 }
 
-/// How much to ask for.
+/// How many bytes to reserve.
 std::size_t affordable(std::size_t wished, const MemoryLimits& limits) {
   std::size_t bytes = std::min(wished, limits.file / kPage * kPage);
   if (!limits.holds(bytes)) bytes = std::min(bytes, limits.share(1));
@@ -76,7 +76,7 @@ Result<std::unique_ptr<Memory>> Memory::create(Bytes reserve) {
     bytes = bytes / 2 / kPage * kPage;
     base = map(fd, Bytes{bytes});
   }
-  // The seals promise to peers that what they have mapped never shrinks under them. A file longer
+  // The seals promise peers that the file they have mapped never shrinks. Making the file longer
   // than the limit would end this process by a signal.
   const bool sized = base != nullptr && bytes <= limits.file &&
                      ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 &&
@@ -101,8 +101,8 @@ void Memory::shrink(Bytes reserve) {
   reserved_ = Bytes{bytes};
 }
 
-// The system need not align a file's address, so a place for more than is needed is looked for
-// first.
+// The system may map a file at an address that is not aligned, so this first looks for a larger
+// free range, which contains an aligned one.
 std::byte* Memory::map(int fd, Bytes bytes) {
   const std::size_t more = bytes.value() + kHugePage;
   void* const place = ::mmap(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -114,8 +114,8 @@ std::byte* Memory::map(int fd, Bytes bytes) {
   void* const base =
       ::mmap(wished, bytes.value(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (base == MAP_FAILED) return nullptr;
-  // Gigabytes of gradients help nobody who looks into a core, and writing them takes so long that
-  // peers notice late who died.
+  // Gigabytes of gradients are of no use in a core dump, and writing them takes so long that peers
+  // learn late that this process died.
   ::madvise(base, bytes.value(), MADV_DONTDUMP);
   return static_cast<std::byte*>(base);
 }
@@ -161,7 +161,8 @@ Error Memory::exhausted(Bytes size) const {
                    "."};
 }
 
-// Asked for once, whatever the answer is: the call looks at all cores.
+// Each huge page is asked for once, whether the system gives it or not: the call involves all
+// cores.
 std::vector<Intervals::Interval> Memory::claim_huge_pages(const std::byte* block,
                                                           std::size_t bytes) {
   const auto offset = static_cast<std::size_t>(block - base_);
@@ -180,7 +181,7 @@ std::vector<Intervals::Interval> Memory::claim_huge_pages(const std::byte* block
 }
 
 void Memory::use_huge_pages(std::byte* block, Bytes size) {
-  // The call leaves out parts of which nothing has been touched.
+  // The call skips parts in which nothing has been touched.
   for (std::size_t at = 0; at < size.value(); at += kHugePage) {
     static_cast<void>(*static_cast<volatile std::byte*>(block + at));
   }

@@ -19,7 +19,7 @@ void ring(CostSheet& sheet) {
   sheet.rounds(neighbours, steps, sheet.share());
 }
 
-// The same, half of it either way.
+// The same, with half of the data in each direction.
 void ring_bidirectional(CostSheet& sheet) {
   const Pattern neighbours = Pattern::both_ways(1, sheet.ranks());
   const auto steps = static_cast<double>(sheet.ranks() - 1);
@@ -29,7 +29,8 @@ void ring_bidirectional(CostSheet& sheet) {
   sheet.rounds(neighbours, steps, each);
 }
 
-// floor(lg p) (a + n b) [Thakur05] §4.5, two more where ranks fold: those that folded are the last.
+// floor(lg p) (a + n b) [Thakur05] §4.5, two rounds more if ranks fold: those that folded finish
+// last.
 void recursive_doubling(CostSheet& sheet) {
   const FoldedRanks fold(sheet.ranks());
   sheet.stage("exchanges");
@@ -40,7 +41,7 @@ void recursive_doubling(CostSheet& sheet) {
   if (fold.extra > 0) sheet.rounds(fold_pattern(), 1, sheet.bytes());
 }
 
-// 2 lg m a + 2 (m - 1)/m n b [Thakur05] §4.5, and 2 (a + n b) where ranks fold.
+// 2 lg m a + 2 (m - 1)/m n b [Thakur05] §4.5, and 2 (a + n b) if ranks fold.
 void rabenseifner(CostSheet& sheet) {
   const FoldedRanks fold(sheet.ranks());
   sheet.stage("halving");
@@ -94,7 +95,7 @@ void direct(CostSheet& sheet) {
   sheet.rounds(all, 1, sheet.share());
 }
 
-// a + (p - 1) n b; a rank copies its own input while messages come.
+// a + (p - 1) n b; a rank copies its own input while messages arrive.
 void one_shot(CostSheet& sheet) {
   const auto others = static_cast<double>(sheet.ranks() - 1);
   sheet.stage("exchange");

@@ -43,8 +43,8 @@ void knomial(CostSheet& sheet) {
   tree(sheet, asked > 0 ? asked : kDefaultRadix);
 }
 
-// (ceil(lg p) + p - 1) a + 2 (p - 1)/p n b [Thakur05] §4.3: the root is the last that has
-// scattered, and all wait for it.
+// (ceil(lg p) + p - 1) a + 2 (p - 1)/p n b [Thakur05] §4.3: the root finishes the scatter last, and
+// all wait for it.
 void scatter_allgather(CostSheet& sheet) {
   sheet.stage("scatter");
   growing_rounds(sheet, false);

@@ -15,10 +15,10 @@ std::int64_t power_of_two_below(std::int64_t number) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(number)));
 }
 
-/// One layer, one way.
+/// One layer in one direction.
 struct Pass {
   std::string name;
-  std::int64_t stride, every;  // ranks from one member to the next; only multiples take part
+  std::int64_t stride, every;  // ranks between members; only multiples of `every` take part
   Layer layer;
   double bytes;  // before the scatter, after the gather
 };
@@ -35,7 +35,7 @@ void layer_rounds(CostSheet& sheet, const Pass& pass, bool reducing) {
       return sheet.rounds(Pattern::all(pass.stride, size).of_every(pass.every), 1, block,
                           reducing ? others * block : 0);
     case Layer::Kind::kHalving:
-      // Nearest first, and back.
+      // Nearest first when reducing, furthest first when gathering.
       double each = reducing ? pass.bytes / 2 : block;
       for (std::int64_t done = 1; done < size; done *= 2, each *= reducing ? 0.5 : 2) {
         const std::int64_t bit = reducing ? done : size / 2 / done;
@@ -65,12 +65,12 @@ void CostSheet::rounds(const Pattern& pattern, double count, double each, double
   if (count <= 0) return;
   const RoundCost cost = levels_.round(pattern, each);
   if (newcomers == Newcomers::kSenders) {
-    // Everybody fills a pipeline of his own.
+    // Every sender fills its own pipeline.
     first_message(pattern, cost, count * each);
   } else if (!is_begun_) {
     first_message(pattern, cost, each);
   } else if (newcomers == Newcomers::kReceivers) {
-    // They have paid for their call meanwhile, unless it takes longer.
+    // The receivers have paid for their call in the meantime, unless it takes longer.
     row(cost.hop).call += std::max(0.0, levels_.call(pattern) - stage_seconds());
   }
   moves(cost, count, count * each, count * reduced);
@@ -121,7 +121,7 @@ void tree_levels(CostSheet& sheet, std::int64_t size, std::int64_t radix, bool u
   for (const std::int64_t d : distances) {
     const std::int64_t children = std::min(radix, (size + d - 1) / d) - 1;
     const double reduced = up ? static_cast<double>(children) * sheet.bytes() : 0;
-    // Children that the next longer distance, d * radix, has left out.
+    // Whether some children had no message at the next longer distance, d * radix.
     const bool some = d * radix < size && size < 2 * d * radix;
     using enum CostSheet::Newcomers;
     const Pattern fan = Pattern::fan(d, children + 1, std::min(d, size), size);
@@ -182,7 +182,7 @@ void layer_stages(CostSheet& sheet, const std::vector<Layer>& layers, std::int64
   const Pass& outermost = in_order.back();
   for (const Pass& pass : in_order) {
     if (!passes.scatters) break;
-    // What is scattered furthest out comes straight back: one allreduce.
+    // The outermost layer gathers directly after it scatters: one allreduce.
     const bool returns = both && &pass == &outermost;
     sheet.stage((returns ? "allreduce " : "reduce-scatter ") + pass.name);
     layer_rounds(sheet, pass, true);
@@ -200,7 +200,8 @@ void chain_rounds(CostSheet& sheet, std::int64_t pieces, bool reducing) {
   const double each = sheet.bytes() / static_cast<double>(pieces), reduced = reducing ? each : 0;
   const auto newcomers = CostSheet::Newcomers::kReceivers;
   const auto hops = sheet.levels().chain_hops();
-  // The first piece alone, by every hop in turn, then the others, as fast as the slowest hop.
+  // The first piece goes alone, over every hop in turn; the others follow, as fast as the slowest
+  // hop.
   const std::array<std::int64_t, kHopCount> distances = sheet.levels().hop_distances();
   for (std::size_t hop = 0; hop < kHopCount; ++hop) {
     const Pattern one = Pattern::fan(distances[hop], 2, 1);
@@ -219,7 +220,7 @@ void in_turn(CostSheet& sheet, double each, bool up, bool reducing) {
     const Pattern one = Pattern::fan(distance, 2, 1);
     const auto count = static_cast<double>(number);
     if (!up) return sheet.rounds(one, count, each, reduced, CostSheet::Newcomers::kReceivers);
-    // They all come at once, everybody with a pipeline of his own.
+    // All messages come at once, and every sender fills its own pipeline.
     RoundCost cost = levels.round(one, each);
     cost.alpha += levels.extras(cost.hop).crowding * (count - 1);
     sheet.first_message(one, cost, count * each);
@@ -233,7 +234,7 @@ void in_turn(CostSheet& sheet, double each, bool up, bool reducing) {
 void all_distances(CostSheet& sheet, double each, bool reducing) {
   Levels& levels = sheet.levels();
   const std::int64_t p = sheet.ranks();
-  // Beyond the largest group of ranks that are near each other all are equally far.
+  // Outside the largest group of ranks that are near each other, all ranks are equally far.
   const std::int64_t far = levels.ranks_per_rack() < p   ? levels.ranks_per_rack()
                            : levels.ranks_per_host() < p ? levels.ranks_per_host()
                                                          : p / 2;

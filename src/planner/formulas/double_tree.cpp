@@ -10,7 +10,8 @@
 namespace farandole {
 namespace {
 
-// Up to here the rounds are walked; beyond, each phase counts at most one piece too many.
+// Up to this many ranks the rounds are walked; beyond, each phase counts at most one piece too
+// many.
 constexpr std::int64_t kWalkedRanksMax = 1024;
 
 std::int64_t lg(std::int64_t number) {
@@ -19,7 +20,7 @@ std::int64_t lg(std::int64_t number) {
 
 struct Edge {
   std::int64_t parent, child;  // positions counted from the root, which is 0
-  std::int64_t up, down;       // rounds by which a piece is late here, on its way
+  std::int64_t up, down;       // rounds after which the first piece uses this edge, each way
 };
 
 /// The edges of both trees, as algorithms/double_tree.hpp describes them.
@@ -45,8 +46,8 @@ std::vector<Edge> edges_of(std::int64_t rank_count) {
   return edges;
 }
 
-/// How many times a piece the ports carry one after the other, along the longest chain of rounds:
-/// a recurrence over the rounds, in which a message is as slow as the busier of its two ports.
+/// Counts the pieces that ports carry one after the other, along the longest chain of rounds: a
+/// recurrence over the rounds, in which a message is as slow as the busier of its two ports.
 class PortWalk {
  public:
   PortWalk(std::int64_t rank_count, std::int64_t pieces)
@@ -115,7 +116,7 @@ void double_tree_rounds(CostSheet& sheet, bool up, bool down) {
   const auto carried = static_cast<double>(pieces_carried(p, pieces, up, down));
   const auto one_way = static_cast<double>(pieces + lg(p - 1));
   const double rounds = one_way * ((up ? 1 : 0) + (down ? 1 : 0));
-  // In the mean; the ring of neighbours has counted p.
+  // Messages per round on average; the pattern of neighbours has counted p.
   const double messages = static_cast<double>(2 * (p - 1) * pieces) / one_way;
   cost.alpha += hop.crowding * (messages - static_cast<double>(p));
   sheet.first_message(neighbours, cost, each);

@@ -19,8 +19,8 @@ void scatter_one_by_one(CostSheet& sheet) {
   in_turn(sheet, sheet.share(), false, false);
 }
 
-// ceil(lg p) a + (p - 1)/p n b [Thakur05] §4.3, §4.4: the root's own messages, for which nobody is
-// late.
+// ceil(lg p) a + (p - 1)/p n b [Thakur05] §4.3, §4.4: the root's own messages, which no rank
+// delays.
 void gather_binomial(CostSheet& sheet) {
   sheet.stage("tree");
   growing_rounds(sheet, true);
@@ -37,8 +37,8 @@ void pairwise(CostSheet& sheet) {
   all_distances(sheet, sheet.share(), false);
 }
 
-// ceil(lg p) messages, the k-th of all chunks that go a distance with bit k set, about half of
-// them [Thakur05] §4.6. These are packed and unpacked, and all chunks turned before and after.
+// ceil(lg p) messages [Thakur05] §4.6. The k-th has all chunks whose distance has bit k set, about
+// half of them. They are packed and unpacked, and all chunks are rotated before and after.
 void bruck(CostSheet& sheet) {
   const std::int64_t p = sheet.ranks();
   sheet.stage("powers of two");

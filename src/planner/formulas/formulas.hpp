@@ -12,7 +12,7 @@
 
 namespace farandole {
 
-/// The words that a formula is written in: stages of rounds, added up as they are named.
+/// The operations that formulas are written in: stages of rounds, whose costs are added up.
 class CostSheet {
  public:
   CostSheet(Levels& levels, const AlgorithmParameters& parameters, double bytes)
@@ -21,7 +21,7 @@ class CostSheet {
   const AlgorithmParameters& parameters() const { return parameters_; }
   std::int64_t ranks() const { return parameters_.rank_count; }
   double bytes() const { return bytes_; }
-  /// One rank's share of them.
+  /// One rank's share of the bytes.
   double share() const { return bytes_ / static_cast<double>(ranks()); }
   Levels& levels() { return levels_; }
 
@@ -29,14 +29,14 @@ class CostSheet {
   void stage(std::string name);
   /// Begins another row of the same stage.
   void part(std::string name) { name_ = std::move(name); }
-  /// Ranks whose first messages of the stage are in rounds after its first one.
+  /// Which ranks have their first messages of the stage in rounds after its first one.
   enum class Newcomers : std::uint8_t { kNone, kReceivers, kSenders };
   /// `count` rounds of messages of `each` bytes, after which a rank reduces `reduced` bytes.
   void rounds(const Pattern& pattern, double count, double each, double reduced = 0,
               Newcomers newcomers = Newcomers::kNone);
   /// The same for rounds whose port loads are known: `messages` start-ups and `moved` bytes in all.
   void moves(const RoundCost& cost, double messages, double moved, double reduced);
-  /// What a stage's first message of `bytes` pays beyond those that follow.
+  /// Adds what a stage's first message, of `bytes`, costs more than those that follow.
   void first_message(const Pattern& pattern, const RoundCost& cost, double bytes);
   /// Copies of so many bytes at every rank.
   void copies(double bytes);
@@ -72,7 +72,7 @@ std::span<const Formula> allgather_formulas();
 std::span<const Formula> rooted_formulas();    // gather and scatter
 std::span<const Formula> exchange_formulas();  // alltoall and barrier
 
-/// A power of two of the ranks, and what there are more.
+/// The largest power of two up to the number of ranks, and how many ranks there are beyond it.
 struct FoldedRanks {
   std::int64_t positions, extra;
   explicit FoldedRanks(std::int64_t rank_count);
@@ -82,23 +82,26 @@ struct FoldedRanks {
 inline Pattern fold_pattern() {
   return Pattern::pairs(1);
 }
-/// Where position x and x ^ bit sit, at most twice as far from each other where ranks fold.
+/// Exchanges between positions x and x ^ bit; if ranks fold, these are at most twice as far apart.
 Pattern exchange_pattern(const FoldedRanks& fold, std::int64_t bit);
 
-/// A k-nomial tree over every `size` ranks, once up or down. All parents of a
-/// level have equally many children but on the last, where position 0 has most; it waits for all.
+/// A k-nomial tree over every `size` ranks, once up or down. All parents of a level have equally
+/// many children, except on the last level, where position 0 has the most; it waits for all of
+/// them.
 void tree_levels(CostSheet& sheet, std::int64_t size, std::int64_t radix, bool up);
 
-/// m - 1 of m parts of `bytes` in rounds of halves, quarters, ..., nearest positions first; and
-/// back.
+/// m - 1 of m parts of `bytes` in rounds of halves, quarters, ..., nearest positions first; and in
+/// reverse.
 void halving_rounds(CostSheet& sheet, const FoldedRanks& fold, double bytes, bool reducing);
 void doubling_rounds(CostSheet& sheet, const FoldedRanks& fold, double bytes);
 
-/// Blocks of 1, 2, 4, ... shares up to what is left of p - 1, between the root of a binomial tree
-/// and its children: up to it from the nearest one on, or down from the furthest one on.
+/// Blocks of 1, 2, 4, ... shares, the last one of what is left of p - 1, between the root of a
+/// binomial tree and its children: up to the root, nearest child first, or down, furthest child
+/// first.
 void growing_rounds(CostSheet& sheet, bool nearest_first);
 
-/// Layers of a hierarchy, the innermost with all bytes; of `inside` ranks the first takes part.
+/// Layers of a hierarchy, the innermost with all bytes; of every `inside` ranks the first takes
+/// part.
 struct LayerPasses {
   bool scatters = true, gathers = true;
 };
@@ -113,10 +116,10 @@ void double_tree_rounds(CostSheet& sheet, bool up, bool down);
 /// A pipeline of `pieces` through all ranks in turn.
 void chain_rounds(CostSheet& sheet, std::int64_t pieces, bool reducing);
 
-/// One rank and each other one in turn, messages of `each` bytes.
+/// One rank with every other rank in turn, messages of `each` bytes.
 void in_turn(CostSheet& sheet, double each, bool up, bool reducing);
 
-/// Everybody with the rank 1, 2, ... p - 1 above.
+/// Every rank with the ranks 1, 2, ... p - 1 above it in turn.
 void all_distances(CostSheet& sheet, double each, bool reducing);
 
 }  // namespace farandole

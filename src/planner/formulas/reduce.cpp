@@ -43,14 +43,14 @@ void knomial(CostSheet& sheet) {
   tree(sheet, asked > 0 ? asked : kDefaultRadix);
 }
 
-// 2 lg m a + 2 (m - 1)/m n b [Thakur05] §4.4, and a + n b where ranks fold.
+// 2 lg m a + 2 (m - 1)/m n b [Thakur05] §4.4, and a + n b if ranks fold.
 void rabenseifner(CostSheet& sheet) {
   const FoldedRanks fold(sheet.ranks());
   sheet.stage("halving");
   if (fold.extra > 0) sheet.rounds(fold_pattern(), 1, sheet.bytes(), sheet.bytes());
   halving_rounds(sheet, fold, sheet.bytes(), true);
   sheet.part("gather");
-  // Position 0 takes in what those d above it have, for d = m / 2, m / 4, ... 1.
+  // Position 0 receives what the position d above it has, for d = m / 2, m / 4, ... 1.
   double each = sheet.bytes() / static_cast<double>(fold.positions);
   for (std::int64_t d = fold.positions / 2; d >= 1; d /= 2, each *= 2) {
     const std::int64_t apart = exchange_pattern(fold, d).stride;

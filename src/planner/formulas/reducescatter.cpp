@@ -15,8 +15,9 @@ void ring(CostSheet& sheet) {
                sheet.share(), sheet.share());
 }
 
-// lg p a + (p - 1)/p n b [Thakur05] §4.2. Where ranks fold, the positions below `extra` stand for
-// two chunks; position 0 has most of them in every exchange, and a + n b before, a + n/p b after.
+// lg p a + (p - 1)/p n b [Thakur05] §4.2. If ranks fold, the positions below `extra` stand for two
+// chunks each, and position 0 has the most of them in every exchange; folding adds a + n b before
+// and a + n/p b after.
 void halving(CostSheet& sheet) {
   const FoldedRanks fold(sheet.ranks());
   sheet.stage("halving");

@@ -27,7 +27,7 @@ struct KernelTable {
   AverageKernel narrow[kDTypeCount] = {};  // of integers
 };
 
-// kernels.inc compiled three times; the flags are variants.cmake's.
+// kernels.inc, compiled three times with the flags in variants.cmake.
 extern const KernelTable kBaselineKernels;
 extern const KernelTable kAvx2Kernels;    // x86-64 only
 extern const KernelTable kAvx512Kernels;  // x86-64 only
@@ -37,7 +37,7 @@ struct KernelVariant {
   const KernelTable* kernels;
 };
 
-/// Those that this CPU can run, the widest vectors last. All give the same bits.
+/// The variants that this CPU can run, the widest vectors last. All give the same bits.
 std::span<const KernelVariant> kernel_variants();
 
 }  // namespace farandole

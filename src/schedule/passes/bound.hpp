@@ -19,7 +19,7 @@ struct ByteSpan {
   Bytes bytes;
 };
 
-/// What is the same for all actions of a bound program and decides what may overlap.
+/// What all actions of a bound program have in common and decides what may overlap.
 struct BoundTerms {
   Collective collective = Collective::kAllreduce;
   /// From the beginning of `out` to that of `in`, in bytes, if they share memory.
@@ -27,8 +27,8 @@ struct BoundTerms {
   Bytes out_bytes;  // of the whole `out`
 };
 
-/// An action of one rank in one iteration, with its places and with what it waits for. Other
-/// actions are named by their index in the bound program.
+/// An action of one rank in one iteration, with its places and with the actions that it waits for.
+/// Other actions are named by their index in the bound program.
 struct BoundAction {
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
@@ -38,14 +38,14 @@ struct BoundAction {
   std::int32_t peer = -1;  // rank in the group; of a transfer
   Bytes bytes;             // of a transfer
   Bytes follow_bytes;      // see Capabilities; of the transfer's transport
-  bool streams = false;    // another transfer may follow it, or it another one, piece by piece
+  bool streams = false;    // may follow another transfer piece by piece, or be followed so
   // Set by the passes.
   bool held = false;             // until the action before it is done
   bool leads_sends = false;      // a receive: sends are behind it
   std::uint32_t behind = kNone;  // the receive that it may not run ahead of
   std::uint32_t rides = kNone;   // a local copy: the send of its source during which it is made
   std::uint32_t along = kNone;   // a send: the copy that rides it
-  std::uint32_t next = kNone;    // of its round, in the order of posting
+  std::uint32_t next = kNone;    // the next one of its round, in posting order
 
   bool sends() const { return action->kind == Action::Kind::kSend; }
   bool receives() const { return action->kind == Action::Kind::kReceive; }
@@ -57,7 +57,7 @@ struct BoundAction {
 struct BoundRound {
   std::uint32_t first = 0, count = 0;
   std::uint32_t posted_first = BoundAction::kNone;
-  std::size_t position = 0;  // in the program, after it
+  std::size_t position = 0;  // in the program, after this round
 };
 
 }  // namespace farandole

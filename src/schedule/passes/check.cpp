@@ -31,7 +31,7 @@ class RoundCheck {
     return round_.first <= index && index < round_.first + round_.count;
   }
 
-  /// What the action names is in its round, and of the kind that it has to be.
+  /// Whether the actions that it names are in its round and of the required kind.
   bool is_waited_for(std::uint32_t index) const {
     const BoundAction& one = actions_[index];
     if (one.held && index == round_.first) return false;
@@ -64,7 +64,7 @@ class RoundCheck {
     return behind != BoundAction::kNone && (behind == earlier || follows(behind, earlier));
   }
 
-  /// Said again, so that no mistake of the passes is one of the proof as well.
+  /// Repeats what the passes compute, so that a mistake there is not also one in the proof.
   bool share(const ByteSpan& a, const ByteSpan& b) const {
     if (a.buffer != b.buffer) {
       const bool scratch = a.buffer == Buffer::kScratch || b.buffer == Buffer::kScratch;
@@ -100,8 +100,8 @@ class RoundCheck {
     return meet(b.target, a.operand) || (!is_answer(a, b) && meet(b.target, a.source));
   }
 
-  /// In an allreduce the peer makes what it sends back, in the place that this rank sends, of what
-  /// it gets from there: it has read each piece before it can answer with it.
+  /// In an allreduce, what the peer sends back into a place that this rank sends is made of what
+  /// the peer got from that place: the peer has read each piece before it can answer with it.
   bool is_answer(const BoundAction& sent, const BoundAction& received) const {
     return terms_.collective == Collective::kAllreduce && sent.sends() && received.receives() &&
            sent.step < received.step && sent.peer == received.peer && received.streams &&

@@ -10,13 +10,15 @@ namespace {
 using Actions = std::span<BoundAction>;
 constexpr std::uint32_t kNone = BoundAction::kNone;
 
-// A buffer of so much has left the caches before what is copied is used. Allgather of 64 MiB, two
-// ranks on the cores of one AMD EPYC: 6.6 ms with std::memmove, which reads what it overwrites,
-// and 5.4; of 8 MiB 0.56 and 0.42 ms, together with Inbox::kCachedMax.
+// From this size on, what is copied into a buffer has left the caches before it is used. Allgather
+// of 64 MiB, two ranks on the cores of one AMD EPYC: 6.6 ms with std::memmove, which reads what it
+// overwrites, and 5.4 past the caches; of 8 MiB 0.56 and 0.42 ms, together with
+// CopyPolicy::cached().
 constexpr Bytes kToMemoryMin{std::size_t{8} << 20};
 
-// A message that one look at the peer's memory, or one packet, takes along. Posting a receive takes
-// a tenth of the time of a small allgather.
+// Up to this size a message is taken by one poll of the peer's memory, or fits in one packet, so
+// that it is worth sending before receives are posted: posting one takes a tenth of the time of a
+// small allgather.
 constexpr Bytes kUrgentMax{4096};
 
 Actions actions_of(Actions actions, const BoundRound& round) {
@@ -28,7 +30,7 @@ bool same_memory(const BoundTerms& terms, const ByteSpan& a, const ByteSpan& b) 
          (terms.in_offset && a.buffer != Buffer::kScratch && b.buffer != Buffer::kScratch);
 }
 
-/// Where it begins in the memory that it shares with others, in bytes.
+/// Where a place begins in the memory that it shares with other places, in bytes.
 std::int64_t begin(const BoundTerms& terms, const ByteSpan& place) {
   const auto offset = static_cast<std::int64_t>(place.offset);
   return place.buffer == Buffer::kIn ? offset + terms.in_offset.value_or(0) : offset;
@@ -52,21 +54,22 @@ bool take_turns(const BoundAction& before, const BoundAction& action) {
   return before.streams && action.streams;
 }
 
-/// Whether the copy uses nothing that `before` makes, nor `before` anything that the copy makes.
+/// Whether the copy uses nothing that `before` writes, and `before` nothing that the copy writes.
 bool copies_beside(const BoundTerms& terms, const BoundAction& before, const BoundAction& copy) {
   if (!copy.is_local() || copy.reduces() || reduces(terms.collective) ||
       copy.source.buffer != Buffer::kIn || copy.target.buffer != Buffer::kOut) {
     return false;
   }
   if (overlap(terms, copy.target, before.source)) return false;
-  // A send that is neither on its way at once nor moves by pieces would only wait for the copy.
+  // A send that is neither small nor moves in pieces would only wait for the copy.
   if (before.sends()) return is_small(before.source) || before.streams;
   return !overlap(terms, copy.source, before.target) &&
          !overlap(terms, copy.target, before.target) &&
          !overlap(terms, copy.target, before.operand);
 }
 
-/// A send that reads what is copied, and is long enough to tell how far it has come.
+/// The index of a send that reads the copy's source and is long enough to report how far it has
+/// come; kNone if there is none.
 std::uint32_t carrier(const BoundTerms& terms, Actions actions, const BoundRound& round,
                       const BoundAction& copy) {
   for (std::uint32_t i = round.first; i < round.first + round.count; ++i) {
@@ -90,8 +93,9 @@ bool copies_beside(const BoundTerms& terms, Actions actions, const BoundRound& f
 }
 
 /// The receive that fills what the second round sends, if that round may begin with the first one.
-/// Receives of the first fill one place, each behind the one before; so a peer that sends from
-/// there has read what comes from here as far as it sends, and may be told to write it.
+/// All receives of the first round fill one place, each behind the one before it. Peers do the
+/// same, so a peer that sends a piece of its result has read that piece of this rank's source, and
+/// may be told to overwrite it.
 std::uint32_t flows_into(const BoundTerms& terms, Actions actions, const BoundRound& first,
                          const BoundRound& second) {
   if (terms.collective != Collective::kAllreduce) return kNone;
@@ -121,7 +125,8 @@ std::uint32_t flows_into(const BoundTerms& terms, Actions actions, const BoundRo
   return std::ranges::all_of(actions_of(actions, second), may_begin) ? last : kNone;
 }
 
-/// Has a part that is both copied and sent read once: it is copied as the transport reads it.
+/// Lets memory that is both copied and sent be read once: it is copied while the transport reads
+/// it.
 void ride_sends(const BoundTerms& terms, Actions actions, const BoundRound& round) {
   const std::uint32_t end = round.first + round.count;
   for (std::uint32_t i = round.first; i < end; ++i) {
@@ -136,8 +141,9 @@ void ride_sends(const BoundTerms& terms, Actions actions, const BoundRound& roun
   }
 }
 
-/// What is on its way the sooner the better comes first: small messages. Then receives, since a
-/// transport may tell the peer of a long message's, and what is sent behind a receive follows it.
+/// Small messages come first, since they should be on their way early. Then receives, since a
+/// transport may announce a long message's receive to the peer, and since sends behind a receive
+/// must follow it.
 void put_in_order(Actions actions, BoundRound& round) {
   std::uint32_t* last = &round.posted_first;
   const auto add_those = [&](auto which) {

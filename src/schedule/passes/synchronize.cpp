@@ -11,7 +11,7 @@
 namespace farandole {
 namespace {
 
-/// What two ranks still have to tell: data has gone one way only.
+/// Between two ranks: data has gone one way only, so one message goes the other way.
 void answer_data(ScheduleBuilder& b, const Schedule& schedule) {
   const bool root_sent =
       schedule.collective == Collective::kBroadcast || schedule.collective == Collective::kScatter;

@@ -6,9 +6,10 @@
 
 namespace farandole {
 
-/// Appends rounds of empty messages, the dissemination barrier, so that no rank ends before every
-/// rank has done all that comes before: then none can have ended well while another one still finds
-/// out that something is wrong. Of two ranks with a root, one message tells what data did not.
+/// Appends rounds of empty messages, a dissemination barrier, so that no rank ends before every
+/// rank has done everything that comes before: no rank can then have ended well while another one
+/// still finds an error. With two ranks and a root, one message against the direction of the data
+/// is enough.
 Schedule synchronized(Schedule schedule);
 
 }  // namespace farandole

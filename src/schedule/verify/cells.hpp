@@ -10,7 +10,7 @@
 
 namespace farandole {
 
-/// Whether the caller's `in` and `out` are one memory; schedule.hpp says how they overlap.
+/// Whether the caller's `in` and `out` share memory; schedule.hpp says how they overlap.
 enum class Aliasing : std::uint8_t { kApart, kInPlace };
 
 /// Numbers the chunks of one rank's memory; those that share memory get one number.
@@ -24,7 +24,7 @@ class CellMap {
   bool in_at_rank_ = false, out_at_rank_ = false;  // in (or out) is chunk r of the other
 };
 
-/// `count` places from `at` on that hold one value of the chunks from `chunk` on.
+/// `count` cells from `at` on that hold one value of consecutive chunks, from `chunk` on.
 struct Run {
   std::int64_t at, count;
   Value value;
@@ -32,12 +32,13 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-/// What one rank's cells hold, as runs: memory grows with how often the value changes, not with
-/// the number of chunks.
+/// What the cells of one rank hold, as runs: memory grows with the number of changes of the value,
+/// not with the number of chunks.
 class Cells {
  public:
   void write(const Run& run);
-  /// The runs within [at, at + count); false if a part holds nothing, which is the end of `into`.
+  /// Reads the runs within [at, at + count); false if a cell is undefined, and then `into` ends
+  /// there.
   bool read(std::int64_t at, std::int64_t count, std::vector<Run>& into) const;
 
  private:
@@ -45,7 +46,7 @@ class Cells {
   std::map<std::int64_t, Run> runs_;  // by `at`, not overlapping
 };
 
-/// Puts runs into ascending order, and those together that continue each other.
+/// Sorts runs in ascending order and merges those that continue each other.
 void normalize(std::vector<Run>& runs);
 
 }  // namespace farandole

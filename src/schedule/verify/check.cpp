@@ -11,7 +11,7 @@ namespace {
 
 using Reason = std::optional<std::string>;
 
-// Ranks may sit anywhere where the promise names none of them.
+// An order is allowed only where the promise names no ranks.
 Reason order_fault(const Schedule& header) {
   if (header.order.empty()) return std::nullopt;
   if (!chunks_differ_in_length(header) && header.collective != Collective::kBarrier) {
@@ -47,7 +47,7 @@ Reason header_fault(const Schedule& header) {
   return order_fault(header);
 }
 
-// What can be said of a round without running it: fields, ranges, lanes and conflicts.
+// Checks a round without running it: fields, ranges, lanes and conflicts.
 class StructureCheck {
  public:
   StructureCheck(const Schedule& header, Aliasing aliasing)
@@ -98,7 +98,7 @@ class StructureCheck {
       const std::int64_t chunks = none ? 0 : chunks_of(header_, at.buffer);
       const bool inside =
           at.count >= 1 && at.first >= 0 && at.first < chunks && at.count <= chunks - at.first;
-      // The shape of scratch names data chunks; elsewhere it names the span's own.
+      // The shape of a span of scratch names data chunks; elsewhere it is the span itself.
       const bool shaped = at.buffer == Buffer::kScratch
                               ? at.shape >= 0 && at.shape < header_.chunk_count &&
                                     at.count <= header_.chunk_count - at.shape
@@ -174,7 +174,7 @@ class StructureCheck {
   std::vector<Use> uses_;             // of the actions so far
   std::vector<std::uint64_t> lanes_;  // [lane, receive or send]: stamp of the last round
   std::uint64_t stamp_ = 0;           // of this round
-  std::size_t chain_ = 0;             // first action of the chain at hand
+  std::size_t chain_ = 0;             // first action of the current chain
 };
 
 }  // namespace

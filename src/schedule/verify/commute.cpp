@@ -17,7 +17,7 @@ class Check {
       : schedule_(schedule), rotation_(rotation) {}
 
   bool holds() { return inputs_commute() && holds(schedule_.items); }
-  /// Actions whose spans stay and are permuted.
+  /// Actions whose spans stay in place while their chunks are permuted.
   const std::vector<const Action*>& covering() const { return covering_; }
 
  private:
@@ -27,7 +27,7 @@ class Check {
     if (has_root(schedule_.collective)) return false;
     const bool shared = schedule_.collective == Collective::kAllreduce;
     const bool nothing = schedule_.collective == Collective::kBarrier;
-    // Where chunks belong to ranks they turn with them.
+    // Chunks that belong to ranks turn with the ranks.
     return shared || nothing || rotation_.chunk_stride == rotation_.rank_stride;
   }
 

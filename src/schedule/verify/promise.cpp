@@ -9,7 +9,7 @@
 namespace farandole {
 namespace {
 
-// Bounds time and memory: runs written take about 0.3 us each, and may stay, with 80 bytes.
+// Bounds time and memory: a run takes about 0.3 us to write, and 80 bytes if it stays.
 constexpr std::int64_t kRunsMax = std::int64_t{1} << 26;
 
 bool only_root_gives(Collective collective) {
@@ -45,7 +45,7 @@ SpanTurns::SpanTurns(const Schedule& header, const Symmetry& symmetry)
   }
   of_chunk_.push_back(symmetry.of_chunks());
   if (header.collective != Collective::kAlltoall) return;
-  // The number of its data is source * ranks + destination.
+  // The data are numbered source * ranks + destination.
   of_chunk_.push_back(symmetry.of_ranks());
   for (std::int64_t& stride : of_chunk_.back()) stride *= header.rank_count;
 }
@@ -188,8 +188,8 @@ std::optional<std::string> Memories::wrong_result(std::int64_t orbit) {
   return std::nullopt;
 }
 
-// Rank 0 is a representative, the first to be asked. The other ranks of its orbit hold its values
-// turned, so these must be the same wherever they are turned to.
+// Rank 0 is the first representative that is compared. The other ranks of its orbit hold its values
+// turned, so turning must leave these values as they are.
 bool Memories::differs_between_ranks(const std::vector<Run>& out) {
   std::vector<Run> mine = out;
   normalize(mine);

@@ -17,10 +17,11 @@ namespace farandole {
 class SpanTurns {
  public:
   SpanTurns(const Schedule& header, const Symmetry& symmetry);
-  /// A representative's span at the rank that `element` takes it to; of a span whose chunks are
-  /// permuted, the same span.
+  /// The span of a representative at the rank to which `element` takes the representative. A span
+  /// whose chunks are permuted stays the same.
   ConcreteSpan turned(const ConcreteSpan& span, Symmetry::Element element) const;
-  /// The runs read from `span` as that rank's. Positions count from the start of the span.
+  /// Turns runs read from `span` into those of that rank. Positions count from the start of the
+  /// span.
   void turn(std::vector<Run>& runs, const ConcreteSpan& span, Symmetry::Element element) const;
   /// Turns runs of one buffer whose positions are indices.
   void turn(std::vector<Run>& runs, Buffer buffer, Symmetry::Element element) const;
@@ -35,10 +36,10 @@ class SpanTurns {
   const Symmetry& symmetry_;
   Symmetry::Strides strides_[3];             // by buffer
   Symmetry::Strides shape_;                  // of shapes
-  std::vector<Symmetry::Strides> of_chunk_;  // at which the number of a run's data turns
+  std::vector<Symmetry::Strides> of_chunk_;  // at which the chunk number of a run turns
 };
 
-/// The ranks that a rank knows to have entered a barrier, a bit each.
+/// The ranks of which a rank knows that they have entered the barrier, one bit each.
 using Knowledge = std::vector<std::uint64_t>;
 
 /// What the representatives' memories hold, from the inputs to the promised results.
@@ -48,7 +49,7 @@ class Memories {
 
   /// Runs counted from the start of the span; false if a part of it is undefined.
   bool read(std::int64_t orbit, const ConcreteSpan& span, std::vector<Run>& runs) const;
-  /// False if more than this proof may hold.
+  /// False if the proof has written more runs than it may.
   bool write(std::int64_t orbit, const ConcreteSpan& span, const std::vector<Run>& runs);
   Value reduce(Value left, Value right) { return values_.reduce(left, right); }
   bool too_many(Value a, Value b) const {
@@ -63,7 +64,7 @@ class Memories {
   void learn(std::size_t orbit, const Knowledge& learned) { learn(knowledge_[orbit], learned, 0); }
   void learn(Knowledge& into, const Knowledge& from, Symmetry::Element turn) const;
 
-  /// Why the representative does not end with what the collective promises.
+  /// Why the representative does not end with what the collective promises; none if it does.
   std::optional<std::string> broken_promise(std::int64_t orbit);
   std::string text(const Run& run) const;
 

@@ -15,9 +15,9 @@ std::size_t index(std::int64_t value) {
   return static_cast<std::size_t>(value);
 }
 
-// One run. Messages have no wildcards, so every order in which ready actions are taken ends the
-// same: one run stands for all interleavings, and a deadlock found is a deadlock always. So all
-// ranks of an orbit may move at once, and the representative's moves say what the others do.
+// One execution. Messages have no wildcards, so ready actions may be taken in any order with the
+// same end: one execution stands for all interleavings, and a deadlock that it finds always occurs.
+// So all ranks of an orbit may move at once, and the representative's moves say what the others do.
 class Execution {
  public:
   Execution(const Schedule& header, const Symmetry& symmetry, const StepsOf& steps_of,
@@ -102,7 +102,8 @@ class Execution {
     if (action.kind == Action::Kind::kLocal) return run_local(step);
     const bool sends = action.kind == Action::Kind::kSend;
     (sends ? sending_ : receiving_)[lane_of(step)] = step.action;
-    // The peer is a turned copy of its representative, which turns this rank back as far.
+    // The peer is its representative, turned. Turning back by as much takes this rank to the
+    // representative's peer.
     const Symmetry::Point peer = symmetry_.place(action.peer);
     const std::size_t at_peer =
         (sends ? receiving_ : sending_)[index(peer.orbit) * lanes_ + index(action.lane)];
@@ -114,7 +115,8 @@ class Execution {
     return sends ? transfer(step, other, back.element) : transfer(other, step, peer.element);
   }
 
-  // From the rank that `turn` takes the sender's representative to, to the receiver's.
+  // Transfers from the rank to which `turn` takes the sender's representative to the receiver's
+  // representative.
   Result<void> transfer(Step from, Step to, Symmetry::Element turn) {
     const ConcreteAction &send = action_of(from), &receive = action_of(to);
     if (send.source.has_value() != receive.target.has_value()) {
@@ -288,8 +290,8 @@ class Execution {
   std::vector<OrbitState> orbits_;
   std::vector<std::size_t> sending_, receiving_;  // [orbit, lane]: posted action, or kNone
   std::vector<Step> ready_;
-  std::vector<Run> incoming_, operand_, result_;  // of the action at hand
-  std::unordered_set<const Action*> partial_;     // that reduced something of fewer than all ranks
+  std::vector<Run> incoming_, operand_, result_;  // of the current action
+  std::unordered_set<const Action*> partial_;     // whose result had fewer than all ranks' inputs
   Proof proof_;
 };
 

@@ -9,9 +9,9 @@
 
 namespace farandole {
 
-/// The group that a schedule's rotations span. A schedule that commutes with it does at every
-/// rank of an orbit what it does at the orbit's representative, turned; so one rank per orbit
-/// tells all. Without rotations every rank is an orbit of its own.
+/// The group that a schedule's rotations generate. A schedule that commutes with it does at every
+/// rank of an orbit what it does at the orbit's representative, turned, so one rank per orbit
+/// stands for all. Without rotations every rank is an orbit of its own.
 ///
 /// Elements  numbers below order(), 0 is the identity: the digits by which each rotation turns.
 /// Threads   immutable; share freely.
@@ -42,12 +42,14 @@ class Symmetry {
   /// Strides at which each rotation turns an index; 0 where it does not.
   using Strides = std::vector<std::int64_t>;
   std::int64_t turn(std::int64_t index, const Strides& strides, Element element) const;
-  /// Splits [index, index + count) where turning tears it; calls body(offset, turned, count).
+  /// Splits [index, index + count) into parts that stay contiguous when turned; calls body(offset,
+  /// turned, count) for each.
   template <class Body>
   void turn_run(std::int64_t index, std::int64_t count, const Strides& strides, Element element,
                 const Body& body) const;
 
-  /// Where [first, first + count) starts once turned; rotations whose turns it covers leave it.
+  /// Where [first, first + count) starts once turned; a rotation of which it covers whole turns
+  /// leaves it in place.
   std::int64_t turn_span(std::int64_t first, std::int64_t count, const Strides& strides,
                          Element element) const;
   /// One step of each rotation.
@@ -60,7 +62,7 @@ class Symmetry {
 
  private:
   Strides strides(std::int64_t Rotation::* which) const;
-  /// Elements from `index` on that turn together, up to `count`.
+  /// How many indices from `index` on, up to `count`, stay contiguous when turned.
   std::int64_t run_length(std::int64_t index, std::int64_t count, const Strides& strides,
                           Element element) const;
 

@@ -11,7 +11,7 @@ namespace {
 using Kind = Turning::Kind;
 using Range = TurningExpr::Range;
 
-// Beyond these bounds nothing is said, so that no sum or product of two bounds overflows.
+// Beyond these bounds everything is unknown, so that no sum or product of two bounds overflows.
 constexpr std::int64_t kBound = std::int64_t{1} << 31;
 constexpr Range kAnything{-(kBound * kBound), kBound * kBound};
 
@@ -27,7 +27,7 @@ std::int64_t floor_mod(std::int64_t a, std::int64_t b) {
   return a - floor_div(a, b) * b;
 }
 
-// A claim about numbers that the next step could not multiply is no claim.
+// Drops a claim whose numbers are so large that the next step could not multiply them.
 Turning within_bounds(Turning turning) {
   const bool fits = turning.by >= -kBound && turning.by <= kBound && turning.modulus <= kBound;
   return fits ? turning : Turning{};
@@ -176,7 +176,8 @@ Turning TurningExpr::turning(std::size_t at) const {
   }
 }
 
-// Whether adding `fixed` leaves the digit at `stride` to `turning` alone, with no carry from below.
+// Whether adding `fixed` leaves the digit of `turning` at `stride` alone and carries nothing into
+// it.
 bool TurningExpr::carries_never(std::size_t turning, std::size_t fixed, std::int64_t stride) const {
   return residue(fixed, stride * size_).high + residue(turning, stride).high < stride;
 }
@@ -242,7 +243,7 @@ Turning TurningExpr::remainder(std::size_t at) const {
   return {Kind::kCongruent, step, by};
 }
 
-// Turning a binary digit flips a bit, whatever the others are.
+// Turning a binary digit flips one bit, as exclusive or does, whatever the other bits are.
 Turning TurningExpr::exclusive_or(std::size_t at) const {
   const Turning a = turning(nodes_[at].left), b = turning(nodes_[at].right);
   const Turning& turns = a.kind == Kind::kTurns ? a : b;

@@ -22,7 +22,7 @@ struct Turning {
   std::int64_t by = 0, modulus = 0;
 };
 
-/// One expression, read for one rotation.
+/// The analysis of one expression for one rotation.
 ///
 /// Source    an abstract interpretation; turning_test.cpp compares it with evaluation.
 class TurningExpr {
@@ -35,9 +35,9 @@ class TurningExpr {
     std::int64_t low, high;  // inclusive
   };
   Turning turning() const { return turning(root_); }
-  /// Values lie within; wide when unknown.
+  /// Bounds of the values; wide when unknown.
   Range range() const { return nodes_[root_].range; }
-  /// Values modulo `modulus` > 0 lie within.
+  /// Bounds of the values modulo `modulus` > 0.
   Range residue(std::int64_t modulus) const { return residue(root_, modulus); }
 
  private:

@@ -35,7 +35,7 @@ Value ValueTable::reduce(Value left, Value right) {
   if (is_new) {
     const Tree &a = trees_[left.tree], &b = trees_[right.tree];
     const Value set = join({a.set, a.set_at}, {b.set, symmetry_.sum(b.set_at, shift)});
-    // More leaves than ranks is too many, however many more.
+    // Capped, since any number of leaves above the number of ranks is too many.
     trees_.push_back({std::min(a.leaves + b.leaves, rank_count_ + 1), set.tree, set.at});
   }
   return {known->second, left.at};
@@ -59,8 +59,8 @@ bool ValueTable::complete(Value value) {
   return tree.leaves == rank_count_ && covers_all(tree.set);
 }
 
-// With as many leaves as ranks, every rank is one exactly once if none is twice. The walk ends at
-// the first repetition, so it visits no more than all ranks.
+// If there are as many leaves as ranks, every rank is a leaf exactly once unless one is a leaf
+// twice. The walk ends at the first repetition, so its length is bounded by the number of ranks.
 bool ValueTable::covers_all(std::uint32_t set) {
   const auto [known, is_new] = covers_all_.try_emplace(set, false);
   if (!is_new) return known->second;

@@ -10,9 +10,9 @@
 
 namespace farandole {
 
-/// What a chunk can hold: an expression tree whose leaves are the ranks' inputs. Trees that a
-/// turn of the ranks takes into each other share a number, and `at` says how far one is turned;
-/// so equal values mean equal trees, and equal trees equal bits.
+/// What a chunk can hold: an expression tree whose leaves are the ranks' inputs. Trees that differ
+/// only by a turn of the ranks share a number, and `at` says how far this one is turned; so equal
+/// values mean equal trees, and equal trees give equal bits.
 struct Value {
   std::uint32_t tree = 0;
   Symmetry::Element at = 0;
@@ -26,15 +26,15 @@ class ValueTable {
   Value leaf(Symmetry::Point place);
   /// left (+) right, in this order.
   Value reduce(Value left, Value right);
-  /// Leaves, counted as often as they occur.
+  /// The number of leaves, repeated ones included, at most rank_count + 1.
   std::int64_t contributions(Value value) const { return trees_[value.tree].leaves; }
   /// Whether every rank is a leaf exactly once.
   bool complete(Value value);
 
  private:
-  // What a tree adds up, whatever the order: the same for many trees.
+  // The inputs that a tree combines, in any order: many trees share one set.
   struct Set {
-    std::uint32_t left, right;  // the orbit of a rank in `left` where right is kLeaf
+    std::uint32_t left, right;  // for a leaf: its orbit in `left`, kLeaf in `right`
     Symmetry::Element shift;    // from left to right
   };
   struct Tree {

@@ -9,9 +9,9 @@
 namespace farandole {
 namespace {
 
-// Dense numbers of ranks fit 32 bits.
+// Ranks are numbered densely, in 32 bits.
 constexpr std::int64_t kRanksMax = std::int64_t{1} << 24;
-// About 0.5 us each, twice over: apart and in place.
+// Each takes about 0.5 us, twice: apart and in place.
 constexpr std::int64_t kStepsMax = std::int64_t{1} << 28;
 
 std::int64_t capped_product(std::int64_t a, std::int64_t b, std::int64_t cap) {
@@ -39,8 +39,8 @@ bool counters_exist(const Action& action, int depth) {
   return exist;
 }
 
-// Steps of one rank, rounds included, at most cap + 1; nothing when loops are too deep or an
-// expression uses a counter of no loop around it.
+// Steps of one rank, rounds included, at most cap + 1; nothing if loops are too deep or an
+// expression uses the counter of a loop that is not around it.
 std::optional<std::int64_t> count_steps(const std::vector<Item>& items, int depth,
                                         std::int64_t cap) {
   if (depth > Expr::kLoopDepthMax) return std::nullopt;

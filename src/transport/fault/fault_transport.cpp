@@ -25,10 +25,10 @@ FaultTransport::FaultTransport(std::unique_ptr<Transport> inner, Options options
   passed_over_.reserve(1024);
 }
 
-/// What the other transport can do only once peers and memory are added.
+/// Takes over what the other transport can do only once peers and memory are added.
 void FaultTransport::renew_capabilities() {
   const Capabilities& inner = inner_->capabilities();
-  // Others read them meanwhile: what is known already is not written again.
+  // Other threads read them meanwhile, so what is set already is not written again.
   if (inner.peer_memory && !capabilities_.peer_memory) capabilities_.peer_memory = true;
   if (inner.all_memory && !capabilities_.all_memory) capabilities_.all_memory = true;
 }
@@ -51,7 +51,7 @@ Result<bool> FaultTransport::register_memory(std::span<std::byte> memory) {
   return registered;
 }
 
-// Not a standard distribution: those differ between libraries, a seed should not.
+// Not a standard distribution: a seed must give the same numbers with every library.
 std::uint32_t FaultTransport::draw(std::uint32_t most) {
   return static_cast<std::uint32_t>(random_() % (std::uint64_t{most} + 1));
 }
@@ -60,7 +60,7 @@ bool FaultTransport::chance(std::uint32_t every) {
   return every != 0 && draw(every - 1) == 0;
 }
 
-// What must fail at once is not held.
+// Whether the transfer must fail at once, and so is not held.
 bool FaultTransport::ended(const Transfer& transfer) const {
   return std::ranges::find(cancelled_, transfer.tag.operation) != cancelled_.end() ||
          std::ranges::find(failed_, transfer.peer) != failed_.end();
@@ -82,7 +82,7 @@ void FaultTransport::post(Receive& receive) {
   receives_.push(receive);
 }
 
-// `phase` is the transport's own, and the transfer is ours until release().
+// `phase` is for the transport that owns the transfer: this one until release().
 void FaultTransport::delay(Transfer& transfer) {
   transfer.phase = draw(options_.post_delay_max);
   if (chance(options_.stall_every)) stall_ = std::max(stall_, draw(options_.stall_max));
@@ -97,7 +97,7 @@ bool FaultTransport::dropped(const Send& send) {
   return true;
 }
 
-// Kills when it is time; true if nothing may move from then on.
+// Kills the rank when it is time; true if nothing may move from then on.
 bool FaultTransport::silent() {
   if (!options_.kill_after_sends || send_count_ < *options_.kill_after_sends) return false;
   if (!std::exchange(killed_, true) && options_.on_kill) options_.on_kill();

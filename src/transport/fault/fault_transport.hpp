@@ -15,18 +15,18 @@
 
 namespace farandole {
 
-/// Another transport in bad weather: late, reordered, lost messages and a rank that stops.
+/// Another transport with injected faults: late, reordered, lost messages and a rank that stops.
 ///
 /// Every decision is drawn from the seed when a transfer is posted, so equal seeds and equal
 /// posts give equal faults; capabilities().name has the seed.
 ///   delay     A posted transfer is held for 0 to post_delay_max calls of progress().
-///   stall     After one post in `stall_every` the other transport is not moved for up
+///   stall     After one post in `stall_every` the other transport makes no progress for up
 ///             to stall_max calls, which delays completions.
 ///   reorder   A held transfer may be overtaken by one of another tag or peer, never by one that
 ///             must match after it.
-///   wake-ups  While something is held, and for one post in `wake_every`, progress() says that
+///   wake-ups  While something is held, and for one post in `wake_every`, progress() reports that
 ///             something moved although nothing may have.
-///   drop      One send in `drop_every` is said to be done and never leaves; nor does any later
+///   drop      One send in `drop_every` is reported as done and never leaves; nor does any later
 ///             one with its peer and tag, so that no receive gets another message's bytes.
 ///   kill      After `kill_after_sends` sends `on_kill` is called once; without it the rank
 ///             falls silent: nothing moves any more, and progress() finds nothing to do.
@@ -37,7 +37,7 @@ class FaultTransport final : public Transport {
     std::uint64_t seed = 1;
     std::uint32_t post_delay_max = 0;  // progress() calls
     bool reorder = false;
-    std::uint32_t stall_every = 0;  // posts; 0 is never, here and below
+    std::uint32_t stall_every = 0;  // posts; 0: never, here and below
     std::uint32_t stall_max = 8;    // progress() calls
     std::uint32_t wake_every = 0;
     std::uint32_t drop_every = 0;
@@ -89,10 +89,10 @@ class FaultTransport final : public Transport {
   std::mt19937_64 random_;
   Held<Send> sends_;
   Held<Receive> receives_;
-  std::vector<Stream> passed_over_;  // kept back in this release(); later posts must wait
+  std::vector<Stream> passed_over_;  // held back in this release(); later posts must wait
   std::vector<OperationId> cancelled_;
   std::vector<Rank> failed_;
-  std::vector<Stream> broken_;  // a message of it was dropped
+  std::vector<Stream> broken_;  // those of which a message was dropped
   std::uint64_t send_count_ = 0;
   std::uint32_t stall_ = 0;
   bool wake_ = false;

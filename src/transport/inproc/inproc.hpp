@@ -10,15 +10,16 @@
 namespace farandole {
 
 struct InprocOptions {
-  bool peer_memory = true;              // false: register nothing, so that it is staged
-  bool all_memory = false;              // true: the kernel copies what would be staged
+  bool peer_memory = true;              // false: register no memory, so that messages are staged
+  bool all_memory = false;              // true: the kernel copies what would be staged otherwise
   Bytes reserve{std::size_t{4} << 30};  // address space per rank
-  bool map_through_proc = false;        // map each other as separate processes do
+  bool map_through_proc = false;        // ranks map each other's memory as separate processes do
 };
 
-/// Ranks 0 .. rank_count - 1 over the shared-memory transport, in one process: peers use each
+/// Makes ranks 0 .. rank_count - 1 over the shared-memory transport, in one process. Peers use each
 /// other's Memory by plain pointer, so that a race detector sees all accesses to a byte under one
-/// address. connect() is still to be called. No Memory may go before all ranks have stopped.
+/// address. The caller still has to call connect(). No Memory may be destroyed before all ranks
+/// have stopped.
 Result<std::vector<ThreadRank>> make_inproc(int rank_count, InprocOptions options = {});
 
 }  // namespace farandole

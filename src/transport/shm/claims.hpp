@@ -9,22 +9,24 @@
 
 namespace farandole::shm {
 
-/// Who moves which piece of a message that both of its ends move: the receiver takes pieces from
-/// the beginning, the sender from the end, each before it moves it, so that nobody else does.
-/// Lies in memory that both map. Threads   one of either end.
+/// Divides the pieces of a message that both of its ends move: the receiver takes pieces from the
+/// beginning, the sender from the end. An end takes a piece before it moves it, so that no piece is
+/// moved twice. Lies in memory that both map.
+///
+/// Threads   one of each end.
 class Claims {
  public:
   void clear() { taken_.store(0, std::memory_order_relaxed); }
 
-  /// Takes the receiver's next of so many pieces; false if none is left.
+  /// Takes the receiver's next piece of `pieces` in all; false if none is left.
   bool take_first(std::size_t pieces) { return take(pieces, 1).has_value(); }
-  /// Takes the sender's next of so many pieces: its index, or nothing if none is left.
+  /// Takes the sender's next piece of `pieces` in all: its index, or nothing if none is left.
   std::optional<std::size_t> take_last(std::size_t pieces) {
     const auto before = take(pieces, kOneOfSender);
     if (!before) return std::nullopt;
     return pieces - 1 - of_sender(*before);
   }
-  /// Leaves none to the sender.
+  /// Takes all pieces that are left, so that the sender gets no more.
   void take_rest(std::size_t pieces) {
     while (take_first(pieces)) {
     }
@@ -43,7 +45,7 @@ class Claims {
     return pieces - (all < pieces ? all : pieces);  // a corrupt peer may have taken more
   }
 
-  /// What was taken before.
+  /// Takes one piece; returns the value of taken_ before that, or nothing if none is left.
   std::optional<std::uint64_t> take(std::size_t pieces, std::uint64_t one) {
     std::uint64_t taken = taken_.load();
     do {

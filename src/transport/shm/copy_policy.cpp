@@ -28,19 +28,20 @@ constexpr std::array kSwitches = {
     Switch{"along", &CopyPaths::along},
 };
 
-/// Pieces that a rank has read, one of each rank's input, and still has in its own cache when
-/// their sum is made. Measured with own caches of 1 MiB: two and three ranks have, four do not.
+/// Whether a rank that reads one piece of each rank's input still has them in its own cache when it
+/// has made their sum. Measured with own caches of 1 MiB: so with two and three ranks, not with
+/// four.
 constexpr bool are_at_hand(std::size_t ranks, const Caches& caches) {
   return ranks * kPieceBytes <= caches.own_bytes / 16 * 3;
 }
 
-/// From so much on a message that only one rank sends is moved by both of its ends. Among several
-/// readers the sender has less time for each.
+/// From this many bytes on both ends move a message if only one rank sends. With several readers
+/// the sender has less time for each.
 constexpr std::size_t share_bytes_min(std::size_t ranks_on_host) {
   return std::size_t{ranks_on_host <= 2 ? 128U : 512U} << 10;
 }
 
-/// Bytes of the first core's data cache of this level, if the system says.
+/// Size of the first core's data cache of this level, if the system reports it.
 std::optional<std::size_t> cache_bytes(int level) {
   for (int index = 0; index < 8; ++index) {
     const std::string folder =
@@ -104,22 +105,22 @@ CopyPolicy CopyPolicy::of(const Caches& caches, std::size_t ranks_on_host, CoreP
   policy.slot_max_ = paths.long_slots ? in_slot_max(ranks_on_host) : kInSlot;
   if (!paths.slots) policy.slot_max_ = policy.slot_always_max_;
   if (paths.shares) policy.share_min_ = share_bytes_min(ranks_on_host);
-  // What is shorter travels in its slot or is staged: the kernel takes 0.6 us and more, however
-  // little it copies; and a pipe has both ends copy.
+  // Shorter messages travel in their slot or are staged: the kernel takes 0.6 us and more, however
+  // little it copies; and if only one rank sends, a pipe has both ends copy.
   if (paths.kernel) {
     policy.kernel_min_ = kInSlotMax + 1;
     policy.kernel_one_sends_min_ = share_bytes_min(kReachingRanks);
   }
-  // Where ranks share cores all readers must have run before a pipe is used again, so a broadcast
-  // gains by a long one. Other messages all ranks send at once, which fills the shared cache with
-  // such pipes; they are seldom this long.
+  // Where ranks share cores, all readers must have run before a block of a pipe is used again, so a
+  // broadcast gains from a long pipe. In other operations all ranks send at once, and that many
+  // long pipes would fill the shared cache; their messages are seldom this long.
   if (paths.long_pipe) {
     policy.long_pipe_min_ = std::size_t{32} << 20;
     policy.long_pipe_one_sends_min_ = std::size_t{8} << 20;
   }
-  // Measured with a shared cache of 32 MiB: targets are written as what lies in no cache from 16
-  // MiB on, on all ranks together, by their owner, and from 48 MiB on by a peer, which has just
-  // read them.
+  // Measured with a shared cache of 32 MiB. A target is written as if it were in no cache when the
+  // buffers of all ranks together have 16 MiB or more and its owner writes it, or 48 MiB or more
+  // and a peer writes it, which has just read it.
   policy.cached_max_ = caches.shared_bytes / 2;
   policy.put_cached_max_ =
       are_at_hand(ranks_on_host, caches) ? kNever : caches.shared_bytes / 2 * 3;

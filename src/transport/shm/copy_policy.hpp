@@ -18,16 +18,17 @@ struct Caches {
   std::size_t own_bytes = std::size_t{1} << 20;      // second level, of one core
   std::size_t shared_bytes = std::size_t{32} << 20;  // last level, of several cores
 
-  /// What the system says, at most twice and at least half of the defaults: a virtual machine
-  /// may show a cache that it has only a part of. Reads a few small files, once.
+  /// The sizes that the system reports, limited to between half and twice the defaults: a virtual
+  /// machine may show a cache that it has only a part of. Reads a few small files, once.
   static const Caches& of_this_host();
 };
 
-/// How the cores of two ranks lie to each other. Far cores share no cache.
+/// How close the cores of two ranks are. Far cores share no cache.
 enum class CorePair { kNear, kFar };
 
-/// The ways that messages can take, each with one switch. What is switched off takes the next way
-/// that suits it; blocks of a pipe are always there. All ranks of a job switch alike.
+/// Switches for the ways that messages can take and for the ways to copy their bytes. A message
+/// whose way is switched off takes the next one that suits it; blocks of a pipe are always there.
+/// All ranks of a job use the same switches.
 struct CopyPaths {
   bool slots = true;         // short messages lie in the slot that announces them
   bool long_slots = true;    // between two ranks messages up to kInSlotMax as well
@@ -35,15 +36,16 @@ struct CopyPaths {
   bool joined_pipes = true;  // sends of one source share a pipe
   bool long_pipe = true;     // long messages have a pipe of their own
   bool puts = true;          // a sender writes a target that it has read before
-  bool shares = true;        // both ends move the message that only one rank sends
+  bool shares = true;        // both ends move a message if only one rank sends
   bool kernel = true;        // the kernel copies between two ranks' ordinary memory
   bool past_caches = true;   // copies to memory that is in no cache go past the caches
-  bool asks_ahead = true;    // copies to memory beyond the own cache ask for its lines ahead
+  bool asks_ahead = true;    // copies to buffers beyond the core's own cache prefetch
   bool timed = true;    // copies to lines that a peer has read are timed, and go the faster way
   bool sent_on = true;  // a sum is sent on piece by piece while it is in the first-level cache
-  bool along = true;    // who also copies a source does so while it is staged
+  bool along = true;    // a source that is also copied is staged in small steps, see Send::along
 
-  /// All but those that `without` names, separated by commas.
+  /// All switches on, except those that `without` names, separated by commas.
+  ///
   /// Errors    kInvalidArgument naming the word and what is allowed.
   static Result<CopyPaths> all_but(std::string_view without);
   /// Names of the switches, in the order above, separated by ", ".
@@ -52,14 +54,15 @@ struct CopyPaths {
 
 /// Which way a message to or from one peer takes, and how its bytes are copied: every threshold and
 /// switch of the transport. Sizes that both ends must agree on are in layout.hpp.
-/// Threads   a value; read from anywhere.
+///
+/// Threads   a value; any thread may read it.
 class CopyPolicy {
  public:
   static constexpr std::size_t kNever = ~std::size_t{0};
 
   CopyPolicy() = default;
-  /// For a peer on a host with so many ranks, whose cores lie as `pair` says. No threshold for far
-  /// cores has been measured yet: they have those of near ones.
+  /// For a peer on a host with `ranks_on_host` ranks; `pair` says how close its core is to this
+  /// rank's. No threshold for far cores has been measured yet: they have those of near ones.
   static CopyPolicy of(const Caches& caches, std::size_t ranks_on_host, CorePair pair,
                        const CopyPaths& paths = {});
 
@@ -68,22 +71,22 @@ class CopyPolicy {
 
   // ---- which way
 
-  /// Up to here a slot holds the payload, also where the peer could read it in place.
+  /// Up to this many bytes a slot holds the payload, even if the peer could read it in place.
   std::size_t slot_always_max() const { return slot_always_max_; }
-  /// Up to here it does unless the peer reads it in place.
+  /// Up to this many bytes a slot holds the payload unless the peer can read it in place.
   std::size_t slot_max() const { return slot_max_; }
-  /// From here on the kernel copies ordinary memory; kNever if it copies nothing.
+  /// From this many bytes on the kernel copies ordinary memory; kNever if it copies nothing.
   std::size_t kernel_min(bool one_sends) const {
     return one_sends ? kernel_one_sends_min_ : kernel_min_;
   }
-  /// From here on both ends move a message that only one rank sends.
+  /// From this many bytes on both ends move a message if only one rank sends.
   std::size_t share_min() const { return share_min_; }
-  /// From here on a message takes the long pipe.
+  /// From this many bytes on a message takes the long pipe.
   std::size_t long_pipe_min(bool one_sends) const {
     return one_sends ? long_pipe_one_sends_min_ : long_pipe_min_;
   }
-  /// Whether the sender is to write a target that it has read before. A long message has left the
-  /// caches when it is written, unless it is being made meanwhile.
+  /// Whether the sender is to write a target that it has read before. A long target has left the
+  /// sender's caches by then, unless the message is still being made (`filling`).
   bool puts(std::size_t bytes, bool filling) const {
     return paths_.puts && (bytes <= kPutBytesMax || filling);
   }
@@ -93,13 +96,13 @@ class CopyPolicy {
   using Copy = void (*)(void* target, const void* source, std::size_t bytes);
   /// Whether the buffers stay in the caches.
   bool cached(std::size_t of_all) const { return of_all < cached_max_; }
-  /// To a target that is in no cache.
+  /// How to copy to a target that is in no cache.
   Copy to_memory() const { return to_memory_; }
-  /// To a target that its owner has used last.
+  /// How to copy to a target that its owner has used last.
   Copy to_own(std::size_t of_all) const {
     return of_all >= ask_ahead_min_ ? &copy_asking_ahead : &copy_bytes;
   }
-  /// To a target that the peer has read last. `times` belongs to the target.
+  /// Copies to a target that the peer has read last. `times` belongs to the target.
   void to_shared(SharedCopy& times, std::byte* target, const std::byte* source,
                  std::size_t bytes) const {
     if (paths_.timed) {
@@ -108,9 +111,10 @@ class CopyPolicy {
       copy_bytes(target, source, bytes);
     }
   }
-  /// Whether a sum that its reader writes over what it was made of finds that in no cache any more.
+  /// Whether a target has left the caches by the time that the sender, which has read it as input
+  /// of a sum, writes the sum there.
   bool puts_to_memory(std::size_t of_all) const { return of_all >= put_cached_max_; }
-  /// How much of so many bytes a receive hands on before what is sent behind it goes on.
+  /// How many of `bytes` a receive delivers at a time before the sends behind it go on.
   std::size_t sent_on_bytes(std::size_t bytes, bool leads_sends, std::size_t of_all) const {
     const bool in_pieces =
         paths_.sent_on && leads_sends && cached(of_all) && bytes > 2 * kSentOnBytes;

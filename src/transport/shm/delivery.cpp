@@ -22,7 +22,7 @@ void Delivery::deliver(const CopyPolicy& policy, Receive& receive, const std::by
   const std::size_t of_all = buffers_of_all(receive);
   const bool cached = policy.cached(of_all);
   step_.spend(cached ? kCachedSteps * bytes : bytes);
-  step_.moved = true;  // also by an empty message
+  step_.moved = true;  // also for an empty message
   if (receive.consume != nullptr) {
     consume(receive, data, bytes, policy.sent_on_bytes(bytes, receive.leads_sends, of_all));
     return;
@@ -38,7 +38,7 @@ void Delivery::deliver(const CopyPolicy& policy, Receive& receive, const std::by
   receive.moved += Bytes{bytes};
 }
 
-/// Hands on piece by piece, each followed by what is sent behind it.
+/// Delivers piece by piece; after each, the sends behind the receive go on.
 void Delivery::consume(Receive& receive, const std::byte* data, std::size_t bytes,
                        std::size_t piece_bytes) {
   for (std::size_t at = 0; at < bytes; at += piece_bytes) {
@@ -57,7 +57,7 @@ void Delivery::finish(Receive& receive) {
 
 std::size_t Delivery::may_move(const Receive& receive) {
   if (receive.behind == nullptr) return (receive.bytes - receive.moved).value();
-  // The one in front begins anew, behind this one, if its sender has given up.
+  // The receive in front may have less than this one: it starts again if its sender gives up.
   const Bytes end = std::clamp(receive.behind->moved, receive.moved, receive.bytes);
   return (end - receive.moved).value();
 }

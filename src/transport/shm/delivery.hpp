@@ -15,10 +15,10 @@ namespace farandole::shm {
 
 class Outbox;
 
-// What an accepted receive keeps of its announcement: in its handle where the source is, in its
-// phase the index of the entry.
+// What an accepted receive keeps of its announcement: `handle` is where the source is, `phase` the
+// index of the entry.
 inline constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source: the sender writes
-inline constexpr std::uint32_t kShared = 1U << 31;                // in a phase: both ends move it
+inline constexpr std::uint32_t kShared = 1U << 31;  // a flag in `phase`: both ends move the message
 
 inline bool is_shared(const Receive& receive) {
   return (receive.phase & kShared) != 0;
@@ -29,33 +29,34 @@ inline std::uint32_t entry_index(const Receive& receive) {
 inline Entry& entry_of(Peer& peer, const Receive& receive) {
   return peer.in_entries[entry_index(receive)];
 }
-/// Answers an announcement. An index that cannot be makes the peer corrupt.
+/// Answers an announcement. An index that is out of range makes the peer corrupt.
 void reply(Peer& peer, std::uint64_t entry, Reply answer);
 
-/// Hands arriving bytes on to receives, whichever way they came.
+/// Delivers arriving bytes to receives, whichever way they came.
+///
 /// Threads   the engine's driver only.
 class Delivery {
  public:
-  /// Has the outbox send on what receives deliver to sends behind them.
+  /// `outbox` moves the sends that are behind a receive while that receive is delivered.
   Delivery(std::size_t ranks_on_host, Outbox& outbox)
       : ranks_on_host_(ranks_on_host), outbox_(outbox) {}
 
-  /// Begins a call of advance().
+  /// Begins a step: one call of Inbox::advance().
   void begin_step() { step_.begin(kStepBytes); }
   bool has_moved() const { return step_.moved; }
   std::size_t left() const { return step_.left; }
 
-  /// Copies the next bytes to their target, or hands them on.
+  /// Copies the next bytes to the target, or passes them to Receive::consume.
   void deliver(const CopyPolicy& policy, Receive& receive, const std::byte* data,
                std::size_t bytes);
-  /// The next bytes are in the target already.
+  /// Records that the next bytes are in the target already.
   void note(Receive& receive, std::size_t bytes) {
     step_.spend(bytes);
     receive.moved += Bytes{bytes};
   }
   void finish(Receive& receive);
 
-  /// Bytes that may be delivered now, as far as the order between messages goes.
+  /// Bytes that the order between messages (Receive::behind) allows to deliver now.
   static std::size_t may_move(const Receive& receive);
   /// Bytes of one operation's buffers on all ranks of the host.
   std::size_t buffers_of_all(const Receive& receive) const;
@@ -64,8 +65,9 @@ class Delivery {
   std::uint64_t received_messages() const { return received_messages_; }
 
  private:
-  // One call of advance() takes some 100 us, so that small messages are not kept waiting; a quarter
-  // where buffers stay in the caches: allreduce of 2 MiB, two ranks, 109 and 104 us.
+  // One call of advance() takes about 100 us, so that small messages do not wait longer. It moves
+  // only a quarter of kStepBytes where buffers stay in the caches: an allreduce of 2 MiB on two
+  // ranks then takes 104 us instead of 109.
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
   static constexpr std::size_t kCachedSteps = 4;
 

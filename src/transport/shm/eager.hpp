@@ -16,7 +16,7 @@
 // it, and its send is done at once.
 namespace farandole::shm::eager {
 
-/// Whether the message goes this way, given where the peer could read it in place.
+/// Whether the message goes this way. `place`: where the peer could read it in place, if it can.
 inline bool suits(const CopyPolicy& policy, Bytes bytes,
                   const std::optional<std::uint64_t>& place) {
   return bytes.value() <= (place ? policy.slot_always_max() : policy.slot_max());
@@ -25,8 +25,8 @@ inline bool suits(const CopyPolicy& policy, Bytes bytes,
 /// Sending: copies the message into its slot.
 void write(Peer& peer, Slot& slot, Send& send);
 
-/// Receiving: whether the message stays in the ring for now, since nobody waits for it and setting
-/// it aside would copy it twice.
+/// Receiving: whether the message stays in the ring for now, since no receive waits for this peer
+/// and setting the message aside would copy it twice.
 bool may_stay(const Peer& peer, const Slot& slot, const Matcher& matcher);
 
 /// Receiving: copies the message out of its slot, or from where it was set aside.

@@ -24,11 +24,11 @@ struct Step {
 };
 
 /// The entries of one rank's large messages, and which peer each belongs to.
-/// Threads   the engine's driver only. Nothing here allocates.
+///
+/// Threads   the engine's driver only.
+/// Blocking  Only the constructor allocates.
 class Entries {
  public:
-  static constexpr std::size_t kNone = kEntryCount;
-
   /// `entries` [kEntryCount] lie in the rank's Memory.
   explicit Entries(Entry* entries) : entries_(entries), peers_(kEntryCount) {
     for (std::size_t i = kEntryCount; i > 0; --i) free_.push_back(i - 1);
@@ -39,7 +39,8 @@ class Entries {
   const Entry& operator[](std::size_t index) const { return entries_[index]; }
   Peer& peer_of(std::size_t index) const { return *peers_[index]; }
 
-  /// A blank one, if there is one, for a message of which so much is there.
+  /// Takes a blank entry, of which one must be free, for a message with `available` bytes there.
+  /// Returns the index of the entry.
   std::size_t take(Peer& peer, Bytes available) {
     const std::size_t index = free_.back();
     free_.pop_back();
@@ -63,9 +64,9 @@ class Entries {
     }
   }
 
-  /// Tells the receiver that the message is no more. A peer that is believed dead may only be slow,
-  /// and may still read and reply: it must not take what it reads for the message, and its entry
-  /// is never used again.
+  /// Tells the receiver that the message is cancelled. A peer that is believed dead may only be
+  /// slow, and may still read and reply: it must not take what it reads for the message, and its
+  /// entry is never used again.
   void cancel(std::size_t index) { publish(entries_[index].cancelled, std::uint32_t{1}); }
 
  private:

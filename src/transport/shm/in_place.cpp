@@ -29,7 +29,7 @@ void Receiver::advance(Peer& peer, Receive& receive) {
 }
 
 void Receiver::deliver(Peer& peer, Receive& receive, std::size_t bytes) {
-  const std::uint64_t place = receive.handle + receive.moved.value();  // reaches() was asked
+  const std::uint64_t place = receive.handle + receive.moved.value();  // reaches() has checked it
   if (!is_private(place)) {
     delivery_.deliver(peer.policy, receive, peer.mapping.at<std::byte>(place, bytes), bytes);
   } else if (receive.consume != nullptr) {
@@ -40,10 +40,10 @@ void Receiver::deliver(Peer& peer, Receive& receive, std::size_t bytes) {
   }
 }
 
-/// The next piece of a source that is not in the peer's Memory; false if that is gone.
+/// Copies the next piece of a source that is not in the peer's Memory; false if that fails.
 bool Receiver::fetch(Peer& peer, const Receive& receive, std::byte* target, std::size_t bytes) {
   const std::uint64_t source = receive.handle - kPrivate + receive.moved.value();
-  // The owner of a cancelled message may have given its memory back already.
+  // The owner of a cancelled message may have freed the source: that does not make it corrupt.
   const bool corrupt = peer.corrupt;
   const bool fetched = peer.copy_from(source, target, bytes);
   if (observe(entry_of(peer, receive).cancelled) != 0) peer.corrupt = corrupt;

@@ -40,7 +40,7 @@ void Inbox::post(Receive& receive) {
 
 bool Inbox::drain(Peer& peer) {
   const std::uint64_t before = peer.read;
-  // Only so many, that a fast peer cannot keep this rank here.
+  // Limited, so that a fast peer cannot keep this rank here.
   for (int i = 0; i < kDrainedMax && !peer.corrupt; ++i) {
     const Slot& slot = peer.slot_at(peer.in_lines, peer.read);
     if (observe(slot.mark) != mark_of(peer.read, peer.in_token)) break;
@@ -108,7 +108,7 @@ void Inbox::begin(Peer& peer, Receive& receive, const Announcement& announcement
   const bool reached = staged || in_place::Receiver::reaches(peer, receive, announcement);
   if (announcement.entry >= kEntryCount || !reached) peer.corrupt = true;
   const bool puts = !peer.corrupt && !staged && put_.ask(peer, receive, announcement);
-  // What a corrupt peer named as source may be equal to kPut.
+  // The source that a corrupt peer names may be equal to kPut.
   receive.handle = puts ? kPut : peer.corrupt ? 0 : announcement.source;
   const bool shares =
       !peer.corrupt && !staged && !puts && put_.ask_to_share(peer, receive, announcement);
@@ -135,13 +135,13 @@ bool Inbox::ended(Receive& receive) {
   bool cancelled = observe(entry.cancelled) != 0;
   if (!cancelled) {
     move_piece(peer, receive);
-    // Asked again after the piece: the owner may have used the source for other things meanwhile.
+    // Checked again after the piece: the owner may have used the source for other data meanwhile.
     cancelled = observe(entry.cancelled) != 0;
   }
   if (!cancelled && receive.moved < receive.bytes) return false;
   reply(peer, entry_index(receive), Reply::kFinished);
   if (cancelled) {
-    post(receive);  // What was promised never comes; it waits on until it is cancelled here too.
+    post(receive);  // Its message never comes; it waits until it is cancelled here too.
   } else {
     delivery_.finish(receive);
   }

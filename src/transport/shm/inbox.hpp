@@ -18,8 +18,9 @@
 
 namespace farandole::shm {
 
-/// The receives of one rank: reads the rings of its peers, pairs messages with receives, and has
-/// each large one go the way that suits it (eager, in_place, staged, put).
+/// The receives of one rank: reads the rings of its peers, pairs messages with receives, and moves
+/// each message the way that suits it (eager, in_place, staged, put).
+///
 /// Threads   the engine's driver only.
 class Inbox {
  public:
@@ -29,11 +30,11 @@ class Inbox {
 
   /// Reads the ring from the peer; true if anything was there.
   bool drain(Peer& peer);
-  /// Delivers pieces of announced messages, so many that it takes some 100 us; true if anything
-  /// moved.
+  /// Delivers pieces of announced messages for about 100 us; true if anything moved.
   bool advance();
 
-  /// True once no peer writes into the operation's memory any more; until then call it again.
+  /// Ends the operation's receives. True once no peer writes into the operation's memory any more;
+  /// until then call it again.
   bool cancel(OperationId operation);
   bool cancelled(OperationId operation) const { return matcher_.cancelled(operation); }
   void peer_failed(Peer& peer);

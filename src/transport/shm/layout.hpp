@@ -23,15 +23,15 @@
 //   entries   one per large message of the owner that its receiver has not finished
 //   pipes     blocks through which the owner stages sources that peers cannot read
 //
-// A small message travels in its slot, see in_slot_max. Others are announced: the slot names an
-// entry, and either where the source is, which the receiver reads in place, or nothing, and then
-// the owner copies it block by block through a pipe: at once while most pipes are free, else when
-// the receiver accepts. Instead of reading a source in place the receiver may have the owner write
-// the target. In place is the peer's Memory, or, where a kernel's copy pays (PeerProcess), all of
-// its memory.
+// A small message travels in its slot, see in_slot_max. A larger one is announced: its slot names
+// an entry and, if the receiver can read the source in place, where the source is. If it cannot,
+// the owner copies the source block by block through a pipe: at once while most pipes are free,
+// else when the receiver accepts. Instead of reading a source in place the receiver may have the
+// owner write the target. What can be read or written in place is the peer's Memory, or, where a
+// copy by the kernel pays (PeerProcess), all memory of its process.
 //
-// A field is written by one side only, but for Claims, and fields of different writers share no
-// cache line. Whatever is read from a peer's memory is checked before it is used as an index.
+// Except in Claims, a field is written by one side only, and fields of different writers share no
+// cache line. A value read from a peer's memory is checked before it is used as an index.
 namespace farandole::shm {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -40,15 +40,16 @@ static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 inline constexpr std::size_t kLine = 64;
 inline constexpr std::size_t kEntryCount = 1024;
 
-/// What is read or put in place at a time.
+/// Bytes that are read or put in place at a time.
 inline constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
-/// Of a message that both ends move.
+/// Pieces of a message that both ends move.
 constexpr std::size_t piece_count(Bytes message) {
   return (message.value() + kPieceBytes - 1) / kPieceBytes;
 }
 
-/// How a message is cut on its way through a pipe: so that the receiver works on one block while
-/// the sender fills the next, but not where that takes longer than to tell.
+/// The size of the blocks in which a message passes through a pipe. The receiver works on one block
+/// while the sender fills the next, but blocks are not so small that signalling them takes longer
+/// than that saves.
 inline constexpr std::size_t kBlockBytesMax = std::size_t{64} << 10;
 constexpr std::size_t block_bytes(std::size_t message_bytes) {
   constexpr std::size_t kPage = 4096, kWholeMax = 4 * kPage;
@@ -57,17 +58,17 @@ constexpr std::size_t block_bytes(std::size_t message_bytes) {
 }
 static_assert(block_bytes(0) % Receive::kPieceAlignment == 0);
 
-/// What lies between two messages of a ring, if they are long enough for the receiver's core to
-/// read ahead: it would take lines from the sender that the next message is written to. Messages in
-/// a pipe lie apart for the same reason.
+/// Lines left free after a message of a ring that has kReadAheadMin bytes or more. At the end of
+/// such a message the receiver's core prefetches further lines, and would take from the sender
+/// those to which it writes the next message. Messages in a pipe lie apart for the same reason.
 inline constexpr std::size_t kGapLines = 8;
 inline constexpr std::size_t kReadAheadMin = 256;  // bytes
 
-/// Bytes of a ring, and of a pipe: so many that what is written over has left both cores'
-/// second-level caches, and writing need not wait for the reader's; so few that the rings and pipes
-/// of all ranks stay in the cache that the cores share. Among more than two ranks several pipes are
-/// in use at once: four on two cores take 47.8 and 51.3 ms for an allreduce of 64 MiB with 256 and
-/// 512 KiB.
+/// Bytes of a ring, and of a pipe. Large enough that a reused line has left both cores'
+/// second-level caches, so that writing it need not wait for the reader's cache; small enough that
+/// the rings and pipes of all ranks stay in the cache that the cores share. With more than two
+/// ranks several pipes are in use at once, so each is smaller: an allreduce of 64 MiB by four ranks
+/// on two cores takes 47.8 ms with 256 KiB and 51.3 ms with 512 KiB.
 constexpr std::size_t share_bytes(std::size_t ranks_on_host) {
   if (ranks_on_host <= 2) return std::size_t{2} << 20;
   const std::size_t equal =
@@ -75,18 +76,18 @@ constexpr std::size_t share_bytes(std::size_t ranks_on_host) {
   return std::min(equal, std::size_t{256} << 10);
 }
 
-/// Pipes of a rank: for two messages to each peer, since whoever has its part of a reduce-scatter
-/// sends for the next one before slow peers have read this one; and as many again, see Outbox. The
-/// last one is for long messages.
+/// Pipes of a rank: two for each peer, since a rank that has its part of a reduce-scatter sends for
+/// the next one before slow peers have read this one; and as many again, see
+/// staged::Sender::offer_pipe. One more, the last, is for long messages.
 constexpr std::size_t pipe_count(std::size_t ranks_on_host) {
   return 1 + std::clamp<std::size_t>(4 * (std::max<std::size_t>(ranks_on_host, 2) - 1), 16, 128);
 }
 
-/// Of the pipe for long messages.
+/// Bytes of the pipe for long messages.
 inline constexpr std::size_t kLongPipeBytes = std::size_t{4} << 20;
 
-/// Bytes of a rank's pipe. The first one is larger where there are many: it is all that one message
-/// to all peers needs.
+/// Bytes of a rank's pipe. With many ranks the first pipe is larger than the next ones: a message
+/// to all peers uses only that pipe.
 constexpr std::size_t pipe_bytes(std::size_t ranks_on_host, std::size_t index) {
   if (index + 1 == pipe_count(ranks_on_host)) return kLongPipeBytes;
   const std::size_t least = index == 0 ? std::size_t{256} << 10 : kBlockBytesMax;
@@ -97,29 +98,29 @@ constexpr std::size_t all_pipes_bytes(std::size_t ranks_on_host) {
          (pipe_count(ranks_on_host) - 2) * pipe_bytes(ranks_on_host, 1);
 }
 
-/// Block where the message after one lies that begins at block `first`.
+/// The block at which the next message begins, after one that begins at block `first`.
 constexpr std::uint64_t block_after(std::uint64_t first, std::size_t message_bytes) {
   const std::size_t block = block_bytes(message_bytes);
   return first + (message_bytes + block - 1) / block + 1;
 }
 
-/// Where in a pipe of so many bytes a block lies.
+/// The byte at which a block begins in a pipe of `pipe` bytes.
 constexpr std::size_t block_offset(std::uint64_t index, std::size_t block, std::size_t pipe) {
   return index % (pipe / block) * block;
 }
 
-/// Of a message of up to kInSlot its slot holds the payload. Up to in_slot_max it does unless the
-/// peer reads that in place: copying it once more takes longer than an entry, but an entry and a
-/// pipe take longer than a slot. Among more ranks a message may have several readers, for whom it
-/// is staged once.
+/// A message of up to kInSlot bytes travels in its slot. So does one of up to in_slot_max() unless
+/// the peer can read it in place: copying it once more takes longer than an entry, but an entry and
+/// a pipe take longer than a slot. With more than two ranks a message may have several readers, for
+/// which it is staged only once.
 inline constexpr std::size_t kInSlot = std::size_t{4} << 10;
 inline constexpr std::size_t kInSlotMax = std::size_t{16} << 10;
 constexpr std::size_t in_slot_max(std::size_t ranks_on_host) {
   return ranks_on_host <= 2 ? kInSlotMax : kInSlot;
 }
 
-/// Lines of a ring, a power of two, so that finding one takes no division. A slot that begins
-/// before the end may reach kSlotLinesMax - 1 lines beyond.
+/// Lines of a ring: a power of two, so that finding a line takes no division. A slot that begins
+/// before the end may reach kSlotLinesMax - 1 lines beyond it.
 inline constexpr std::size_t kSlotLinesMax = 1 + kInSlotMax / kLine;
 constexpr std::size_t line_count(std::size_t ranks_on_host) {
   return std::max(share_bytes(ranks_on_host), 8 * in_slot_max(ranks_on_host)) / kLine;
@@ -132,8 +133,9 @@ struct alignas(kLine) Line {
   std::byte bytes[kLine];
 };
 
-/// What a rank's entry says of this layout. It changes with every change of it, so that processes
-/// of two versions of the library refuse each other instead of misreading each other's memory.
+/// The version of this layout, which a rank publishes in its member record. It changes with every
+/// change of the layout, so that processes of two versions of the library refuse each other instead
+/// of misreading each other's memory.
 inline constexpr std::uint32_t kLayoutVersion = 1;
 
 struct Header {
@@ -147,15 +149,15 @@ static_assert(offsetof(Header, armed) == Doorbell::kWordOffset);
 
 struct Ring {
   alignas(kLine) std::atomic<std::uint64_t> lines;  // owner: offset of Line[]; 0 until there
-  std::atomic<bool> reaches;  // owner: it copies from and to all memory of the peer
+  std::atomic<bool> reaches;  // owner: it can copy from and to all memory of the peer
   alignas(kLine) std::atomic<std::uint64_t> consumed;  // peer: lines that may be written again
 };
 
 enum class Kind : std::uint32_t { kEager, kAnnouncement };
 
-/// A message. A brief payload shares the cache line of what describes it. Others begin with a line,
-/// as buffers do: between two places that lie differently in their lines a copy takes up to 40 %
-/// longer.
+/// A message. A brief payload is in the same cache line as its description. A longer one begins at
+/// a cache line, as buffers do: a copy takes up to 40 % longer if source and target are aligned
+/// differently within their lines.
 struct alignas(kLine) Slot {
   std::atomic<std::uint64_t> mark;  // mark_of(its line), once the rest is valid
   Kind kind;
@@ -163,27 +165,28 @@ struct alignas(kLine) Slot {
   std::uint64_t bytes;
   Signature signature;
   std::byte brief[16];
-  std::byte lines[kInSlotMax];  // only what the message needs is the slot's
+  std::byte lines[kInSlotMax];  // only the bytes that the message needs belong to the slot
 
   std::byte* payload(std::size_t size) { return size <= sizeof(brief) ? brief : lines; }
   const std::byte* payload(std::size_t size) const { return size <= sizeof(brief) ? brief : lines; }
 };
 static_assert(sizeof(Slot) == kSlotLinesMax * kLine);
 
-/// Lines are counted on from lap to lap. Where the next slot will begin lies whatever an earlier
-/// lap left, payload perhaps; that is taken for a mark once in 2^64 times, since the token is
-/// random. Clearing the place instead costs a transfer of its line more, for every message.
+/// Line numbers continue from lap to lap. The place where the next slot will begin has whatever an
+/// earlier lap left there, perhaps payload. That is taken for a mark with a probability of 1 in
+/// 2^64, since the token is random. Clearing the place instead would cost one more transfer of its
+/// cache line for every message.
 constexpr std::uint64_t mark_of(std::uint64_t line, std::uint64_t token) {
   return (line + 1) * 0x9e3779b97f4a7c15 ^ token;
 }
 
-/// Of a line in a ring of `lines`.
+/// The index of a line in a ring of `lines`.
 constexpr std::size_t index_in(std::uint64_t line, std::size_t lines) {
   return line & (lines - 1);
 }
 
-/// Where the next slot begins after one with so much payload: behind a gap if it needs one, or, if
-/// that lies beyond the end, with the first line of the next lap.
+/// The line at which the next slot begins, after one at `line` with `payload` bytes: after a gap if
+/// one is needed, or, if that is beyond the end, at the first line of the next lap.
 constexpr std::uint64_t line_after(std::uint64_t line, std::size_t payload, std::size_t lines) {
   const std::size_t more = payload > sizeof(Slot::brief) ? (payload + kLine - 1) / kLine : 0;
   const std::size_t slot = 1 + more + (payload >= kReadAheadMin ? kGapLines : 0);
@@ -191,16 +194,16 @@ constexpr std::uint64_t line_after(std::uint64_t line, std::size_t payload, std:
   return line + (slot < left ? slot : left);
 }
 
-/// Marks an address of the owner's process, where there would be an offset in its Memory otherwise.
+/// Marks a place as an address of the owner's process; other places are offsets in its Memory.
 inline constexpr std::uint64_t kPrivate = std::uint64_t{1} << 62;
 constexpr bool is_private(std::uint64_t place) {
   return place >> 62 == 1;
 }
 
-/// Ranks of a host that reach each other's ordinary memory. With more of them a source has several
-/// readers, for whom it is staged once, and a host's cores copy as much. Four ranks on two cores,
-/// staged and by the kernel: allgather of 1 MiB 229 and 274 us, broadcast 164 and 280,
-/// reducescatter 333 and 331, allreduce 503 and 511.
+/// Ranks of a host reach each other's ordinary memory if there are exactly this many. With more of
+/// them a source has several readers and is staged once for all, and the host's cores copy about as
+/// much either way. Four ranks on two cores, staged and by the kernel: allgather of 1 MiB 229 and
+/// 274 us, broadcast 164 and 280, reducescatter 333 and 331, allreduce 503 and 511.
 inline constexpr std::size_t kReachingRanks = 2;
 
 /// The payload of Kind::kAnnouncement.
@@ -215,8 +218,8 @@ enum class Reply : std::uint32_t {
   kNone,
   kAccepted,   // a receive is there: stage the blocks
   kPut,        // write the message to `target`
-  kShare,      // write its end there, piece by piece, while the receiver reads its beginning
-  kWithdrawn,  // stop writing there, and say so
+  kShare,      // write the message's end there, piece by piece; the receiver reads its beginning
+  kWithdrawn,  // stop writing to `target`, and confirm it
   kFinished,   // delivered or discarded; the receiver will not look at the entry again
 };
 
@@ -224,21 +227,21 @@ struct Entry {
   // The sender's.
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
   std::atomic<std::uint64_t> pipe;       // offset; 0 until there
-  std::atomic<std::uint64_t> capacity;   // of it in bytes, valid with `pipe`
-  std::atomic<std::uint64_t> first;      // index of its first block there, likewise
-  std::atomic<std::uint64_t> produced;   // blocks staged; pieces of a shared message that were
-                                         // written; of a put 1 once nothing more is written
+  std::atomic<std::uint64_t> capacity;   // of the pipe in bytes, valid with `pipe`
+  std::atomic<std::uint64_t> first;      // index of the message's first block in it, likewise
+  std::atomic<std::uint64_t> produced;   // staged: blocks; shared: pieces that the sender has
+                                         // written; put: 1 once it writes no more
   std::atomic<std::uint64_t> available;  // bytes, of a source that is read in place
   // The receiver's.
   alignas(kLine) std::atomic<Reply> reply;
-  std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if all do not fit
+  std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if not all fit
   std::atomic<std::uint64_t> target;    // valid with kPut, kShare: offset, or address | kPrivate
   std::atomic<bool> to_memory;          // the target is in no cache, likewise
   Claims claims;                        // on the pieces of a shared message
 };
 static_assert(sizeof(Entry) == 2 * kLine);
 
-/// Stores that a sleeping peer must not miss; see Doorbell.
+/// For stores that a sleeping peer must not miss; see Doorbell.
 template <class T>
 void publish(std::atomic<T>& field, T value) {
   AsymmetricFence::store(field, value);

@@ -71,7 +71,7 @@ Result<Mapping> Mapping::open(const Member& member, Bytes most) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return unsupported(member, path + ": " + std::strerror(errno));
   struct stat status{};
-  // Sealed, it cannot be cut off while it is mapped.
+  // Its seals keep the file from being truncated while it is mapped.
   const bool whole = ::fstat(file, &status) == 0 &&
                      static_cast<unsigned long long>(status.st_size) == entry->bytes &&
                      ::fcntl(file, F_GET_SEALS) == Memory::kSizeSeals;

@@ -14,7 +14,8 @@
 
 namespace farandole::shm {
 
-/// The entry "shm.memory": "pid:fd:bytes:room", Memory's file_bytes() and room().
+/// The entry "shm.memory" of a member record: "pid:fd:bytes:room", the last two being Memory's
+/// file_bytes() and room().
 struct MemoryEntry {
   int pid = 0, fd = -1;
   unsigned long long bytes = 0, room = 0;
@@ -23,8 +24,9 @@ struct MemoryEntry {
   static std::optional<MemoryEntry> of(const Member& member);
 };
 
-/// How much of each memory the ranks of a host map, its owner included, so that all of them fit
-/// into the address space of each: each rank maps the memories of all. The same on all ranks.
+/// How many bytes of each memory the ranks of a host map, its owner included. Each rank maps the
+/// memories of all; with this limit all of them fit into the address space of each rank. The same
+/// on all ranks.
 Bytes mapped_max(const Members& members, const std::string& host_id);
 
 /// A peer's Memory as this process sees it.
@@ -33,15 +35,16 @@ class Mapping {
   Mapping() = default;
   /// Memory of this process, which outlives the mapping.
   Mapping(std::byte* base, Bytes bytes) : base_(base), bytes_(bytes.value()) {}
-  /// Maps what the member's entry "shm.memory" names, at most `most` bytes of it, through /proc:
-  /// nothing has a path.
-  /// Errors    kUnsupported naming the peer, when this process may not or cannot.
+  /// Maps the memory that the member's entry "shm.memory" names, at most `most` bytes of it,
+  /// through /proc: it has no path of its own.
+  ///
+  /// Errors    kUnsupported naming the peer, when this process may not or cannot map it.
   static Result<Mapping> open(const Member& member, Bytes most);
   ~Mapping();
   Mapping(Mapping&& other) noexcept { swap(other); }
   Mapping& operator=(Mapping&& other) noexcept { return swap(other), *this; }
 
-  /// `count` objects at `offset`, or null if they do not lie inside, aligned.
+  /// `count` objects at `offset`; null if they do not lie inside the mapping or are not aligned.
   template <class T>
   T* at(std::uint64_t offset, std::size_t count = 1) const {
     const bool inside = offset <= bytes_ && count <= (bytes_ - offset) / sizeof(T);
@@ -56,7 +59,7 @@ class Mapping {
   }
   std::byte* base_ = nullptr;
   std::size_t bytes_ = 0;
-  bool owned_ = false;  // unmapped at the end
+  bool owned_ = false;  // unmapped by the destructor
 };
 
 }  // namespace farandole::shm

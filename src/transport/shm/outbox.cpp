@@ -62,7 +62,7 @@ bool Outbox::write(Peer& peer, Send& send) {
   } else {
     eager::write(peer, slot, send);
   }
-  // All at the end, since the peer, who waits for the mark, takes their line back at once.
+  // Written last: the peer polls the mark, and so takes the line of these fields back at once.
   slot.kind = eager ? Kind::kEager : Kind::kAnnouncement;
   slot.tag = send.tag;
   slot.bytes = send.bytes.value();
@@ -70,7 +70,7 @@ bool Outbox::write(Peer& peer, Send& send) {
   peer.written = end;
   publish(slot.mark, mark_of(line, peer.out_token));
   peer.ring();
-  // The next slot's line is the peer's; the store that publishes it would wait for it.
+  // The next slot's line is in the peer's cache; the store that publishes it would wait for it.
   __builtin_prefetch(&peer.slot_at(peer.out_lines, end), 1);
   sent_bytes_ += send.bytes.value();
   ++sent_messages_;
@@ -98,7 +98,7 @@ bool Outbox::advance() {
   return step_.moved;
 }
 
-/// Goes on with what the receiver has asked for; true if the send has left announced_.
+/// Takes the next step that the receiver has asked for; true if the send has left announced_.
 bool Outbox::ended(Send& send) {
   const Reply reply = observe(entries_[send.handle].reply);
   switch (reply) {
@@ -120,7 +120,7 @@ bool Outbox::ended(Send& send) {
   return step_.moved = true;
 }
 
-/// What is put: true once nothing more is written to the target.
+/// Moves a message that is put; true once nothing more is written to the target.
 bool Outbox::advance_put(Send& send, Reply reply) {
   if (reply == Reply::kPut && !put_.advance(send, step_)) return false;
   publish(entries_[send.handle].produced, std::uint64_t{1});
@@ -129,14 +129,16 @@ bool Outbox::advance_put(Send& send, Reply reply) {
   return true;
 }
 
-/// What the receiver reads, in place or from a pipe: true once the source is not needed any more.
+/// Moves a message that the receiver reads, in place or from a pipe; true once the source is not
+/// needed any more.
 bool Outbox::advance_read(Send& send, Reply reply) {
   if (!staged_.has_pipe(send)) {
     if (reply != Reply::kAccepted) {
       in_place::show_available(entries_, send);
       return false;
     }
-    // Once there is something to stage, everything that the rest waits for is on its way.
+    // Only once there is something to stage: by then every message that the rest waits for has its
+    // own pipe, so no circle of ranks can wait for each other's pipes.
     if (!staged_.any_is_free() || send.available() == Bytes{0}) return false;
     staged_.take_pipe(send);
   }

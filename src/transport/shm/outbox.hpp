@@ -19,8 +19,9 @@
 
 namespace farandole::shm {
 
-/// The sends of one rank: writes their slots into the rings, and has each large one go the way that
+/// The sends of one rank: writes their slots into the rings, and moves each message the way that
 /// suits it (eager, in_place, staged, put).
+///
 /// Threads   the engine's driver only.
 class Outbox {
  public:
@@ -30,10 +31,10 @@ class Outbox {
 
   void post(Peer& peer, Send& send);
 
-  /// Writes what waited for a slot or an entry; true if anything moved.
+  /// Writes the slots of sends that waited for room or for an entry; true if anything moved.
   bool flush(Peer& peer);
-  /// Moves what was announced and finishes what the receivers have finished; true if anything
-  /// moved.
+  /// Moves announced messages and finishes those that their receivers have finished; true if
+  /// anything moved.
   bool advance();
 
   /// Fails the sends of an operation. Receivers in the middle of one are told to stop.
@@ -44,7 +45,7 @@ class Outbox {
   std::uint64_t sent_messages() const { return sent_messages_; }
 
  private:
-  static constexpr std::size_t kStepBytes = std::size_t{256} << 10;  // put by one advance()
+  static constexpr std::size_t kStepBytes = std::size_t{256} << 10;  // put in one advance()
 
   bool write(Peer& peer, Send& send);
   Announcement announce(Peer& peer, Send& send, std::optional<std::uint64_t> place);
@@ -58,7 +59,7 @@ class Outbox {
   staged::Sender staged_;
   put::Sender put_;
   IntrusiveQueue<Send, Transfer> announced_;  // handle = entry, moved = bytes staged or put
-  std::vector<std::size_t> lingering_;        // entries whose send has ended before the receiver
+  std::vector<std::size_t> lingering_;  // entries whose send ended before the receiver finished
   Step step_;
   std::uint64_t sent_bytes_ = 0;
   std::uint64_t sent_messages_ = 0;

@@ -21,23 +21,24 @@
 
 namespace farandole::shm {
 
-/// Another rank of this host, or the place of one that may be added. Who connects fills it in, then
-/// sets `connected`; from then on it belongs to the driver, but for `failed` and `left`.
+/// Another rank of this host, or the place for one that may be added. The thread that connects
+/// fills it in, then sets `connected`; from then on it belongs to the driver, except for `failed`
+/// and `left`.
 struct Peer {
   Rank rank;
   std::size_t local_index = 0;  // among the ranks of the host
   std::atomic<bool> connected{false};
   std::atomic<bool> failed{false};
   std::atomic<bool> left{false};  // on purpose
-  bool corrupt = false;           // it published what cannot be: to be failed by the driver
+  bool corrupt = false;           // it published impossible values: the driver is to fail it
 
   CopyPolicy policy;
   Mapping mapping;
   PeerProcess process;
-  bool reaches_us = false;  // it copies from and to all memory of this process
+  bool reaches_us = false;  // it can copy from and to all memory of this process
   std::atomic<std::uint32_t>* armed = nullptr;
   std::string bell_address;
-  int bell_fd = -1;       // ours, to ring from
+  int bell_fd = -1;       // of this rank's doorbell, to ring from
   std::size_t lines = 0;  // of either ring
 
   // To the peer.
@@ -45,7 +46,7 @@ struct Peer {
   Line* out_lines = nullptr;
   std::uint64_t out_token = 0;
   std::uint64_t written = 0;   // lines
-  std::uint64_t writable = 0;  // lines below are free, as last seen
+  std::uint64_t writable = 0;  // lines below it are free, as last seen
   IntrusiveQueue<Send, Transfer> waiting;
   SharedCopy shared_copy;
 
@@ -55,7 +56,7 @@ struct Peer {
   std::uint64_t in_token = 0;
   Entry* in_entries = nullptr;
   std::uint64_t read = 0;   // lines
-  std::uint64_t freed = 0;  // of these, told to the peer
+  std::uint64_t freed = 0;  // how many of these the peer has been told
 
   bool usable() const {
     return connected.load(std::memory_order_acquire) && !failed.load(std::memory_order_relaxed);
@@ -63,8 +64,8 @@ struct Peer {
   Slot& slot_at(Line* ring_lines, std::uint64_t line) const {
     return reinterpret_cast<Slot&>(ring_lines[index_in(line, lines)]);
   }
-  /// Copies from or to ordinary memory of the peer; false if that is refused, which is an error of
-  /// the peer, or if the peer is gone, as others will say.
+  /// Copies from or to ordinary memory of the peer. False if the kernel refuses, which makes the
+  /// peer corrupt, or if the peer is gone, which the control plane reports.
   bool copy_from(std::uint64_t source, std::byte* target, std::size_t bytes) {
     return done(process.read(target, source, bytes));
   }

@@ -50,7 +50,7 @@ bool kernel_copies_fast(double slower_max) {
   std::vector<std::byte> source(kBytes), between(kBytes), target(kBytes);
   const auto address = reinterpret_cast<std::uint64_t>(source.data());
   auto by_kernel = Clock::duration::max(), by_two_copies = by_kernel;
-  for (int i = 0; i < kProbes; ++i) {  // the shortest of each, since others disturb
+  for (int i = 0; i < kProbes; ++i) {  // the shortest of each counts, since other work disturbs
     auto outcome = PeerProcess::Outcome::kDone;
     by_kernel = std::min(by_kernel, duration_of([&] {
                            outcome = move_all(&process_vm_readv, ::getpid(), target.data(), address,
@@ -69,7 +69,7 @@ bool kernel_copies_fast(double slower_max) {
 
 std::string PeerProcess::entry(const void* token) {
 #if defined(PR_SET_PTRACER)
-  if (pays()) (void)::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);  // no need where it is unknown
+  if (pays()) (void)::prctl(PR_SET_PTRACER, ::getppid(), 0, 0, 0);  // fails where it is not needed
 #endif
   return std::to_string(::getpid()) + ":" + std::to_string(reinterpret_cast<std::uintptr_t>(token));
 }
@@ -80,7 +80,7 @@ PeerProcess PeerProcess::open(const std::string& entry, std::uint64_t token) {
   if (std::sscanf(entry.c_str(), "%d:%llu", &pid, &address) != 2) return {};
   PeerProcess peer(pid);
   std::uint64_t found = 0;
-  // A pid of another name space may be that of another process here.
+  // A pid of another pid name space may be that of another process here.
   if (peer.read(&found, address, sizeof(found)) != Outcome::kDone || found != token) return {};
   return peer;
 }

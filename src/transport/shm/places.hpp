@@ -15,14 +15,15 @@
 
 namespace farandole::shm {
 
-/// Names this rank's memory to peers that read or write it where it lies: an offset for registered
-/// memory, and where the kernel copies, an address for any other.
-/// Threads   the engine's driver only, and whoever registers memory before there is one.
+/// Tells peers where this rank's memory lies, so that they read or write it directly: an offset for
+/// registered memory and, where the kernel copies, an address for any other.
+///
+/// Threads   the engine's driver only, and before there is one the thread that registers memory.
 class Places {
  public:
   explicit Places(const Memory& memory) : memory_(memory) {}
 
-  /// Peers see the rank's Memory only; other memory is not taken. True if it was.
+  /// Registers a region of the rank's Memory, which is all that peers map; false for other memory.
   bool add(std::span<std::byte> region) {
     if (!memory_.offset_of(region.data(), Bytes{region.size()})) return false;
     registered_.push_back(region);
@@ -34,7 +35,7 @@ class Places {
     });
   }
 
-  /// What the peer reads or writes instead of a copy of this; nothing if it cannot.
+  /// The place at which the peer reads or writes `data` directly; nothing if it cannot.
   std::optional<std::uint64_t> of(const Peer& peer, const std::byte* data,
                                   const Transfer& transfer) const {
     if (peer.policy.paths().in_place && is_registered(data, transfer.bytes.value())) {

@@ -9,7 +9,7 @@ namespace farandole::shm::put {
 bool Sender::advance(Send& send, Step& step) {
   const std::size_t moved = send.moved.value();
   const std::size_t piece = std::min({send.available().value() - moved, kPieceBytes, step.left});
-  // A call of the kernel costs; what makes the source goes on meanwhile.
+  // Waits for a whole piece: a call of the kernel is expensive, and the source is filled meanwhile.
   const bool is_last = moved + piece == send.bytes.value();
   if (is_private(observe(entries_[send.handle].target)) && piece < kPieceBytes && !is_last) {
     return false;
@@ -31,8 +31,7 @@ void Sender::advance_shared(const Send& send, Step& step) {
   entries_.peer_of(send.handle).ring();
 }
 
-/// Copies so much of the source to the same place of the receiver's memory; false if that is not
-/// there.
+/// Copies `bytes` of the source to the same offset of the target; false if that fails.
 bool Sender::write_target(const Send& send, std::size_t offset, std::size_t bytes, Step& step) {
   const Entry& entry = entries_[send.handle];
   Peer& peer = entries_.peer_of(send.handle);

@@ -10,22 +10,23 @@
 namespace farandole::shm {
 namespace {
 
-// Assumed: a flag that another core sees, and a core that copies from its cache.
+// Assumed: the time until another core sees a flag; the rate of a core that copies from its cache.
 constexpr MessageCost kMemory{.alpha = 1e-6,
                               .overhead = 0.3e-6,
                               .bytes_per_second = 8e9,
                               .through_memory = true,
-                              // With 10 GB/s two ranks reduce directly from 16 KiB on. Allreduce
-                              // of 16 and 32 KiB, ordinary memory, us, direct and by recursive
-                              // doubling: an AMD EPYC 1.8, 3.7 and 2.2, 4.4, an Intel Xeon 5.0,
-                              // 7.2 and 4.1, 6.0; library-owned memory 1.1, 1.5 and 3.3, 6.3, and
-                              // 1.9, 2.4 and 4.0, 5.7.
+                              // With 10 GB/s two ranks reduce directly from 16 KiB on. Allreduce of
+                              // 16 and 32 KiB, us, direct and by recursive doubling. Ordinary
+                              // memory: an AMD EPYC 1.8, 3.7 and 2.2, 4.4; an Intel Xeon 5.0, 7.2
+                              // and 4.1, 6.0. Library-owned memory: 1.1, 1.5 and 3.3, 6.3; 1.9, 2.4
+                              // and 4.0, 5.7.
                               .reduce_bytes_per_second = 10e9};
-// Where ranks share a core, a round waits until the others there have run, and a message for a core
-// that another rank's messages have used: so long for each rank of the core. Ranks on two cores of
-// an AMD EPYC, allreduce of 512 bytes, us, in one round to all, by recursive doubling, and direct:
-// three 2.4, 3.9, 4.4, four 3.9, 5.2, 8.0, eight 11, 16, 20; of 256, sixteen 41, 57, 75. The model
-// has 2.8, 7.0, 5.2, then 4.1, 6.2, 7.7, then 12, 18, 22, then 35, 48, 69.
+// Where ranks share a core, a round waits until the other ranks of the core have run, and a message
+// waits for a core that another rank's messages have used. These are the seconds for each rank of
+// the core. Allreduce of 512 bytes on two cores of an AMD EPYC, us, in one round to all, by
+// recursive doubling, and direct: three ranks 2.4, 3.9, 4.4; four 3.9, 5.2, 8.0; eight 11, 16, 20;
+// of 256 bytes, sixteen ranks 41, 57, 75. The model has 2.8, 7.0, 5.2; 4.1, 6.2, 7.7; 12, 18, 22;
+// 35, 48, 69.
 constexpr double kSharedCoreAlpha = 1.5e-6, kSharedCoreOverhead = 0.2e-6;
 
 }  // namespace

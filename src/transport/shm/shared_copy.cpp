@@ -28,13 +28,13 @@ bool SharedCopy::is_due(const std::byte* target, std::size_t bytes) const {
     case Next::kPrepare:
       return true;
     case Next::kThroughCache:
-      // Messages of changing lengths may never begin there again.
+      // Messages of changing lengths may never begin at that place again.
       return (target == prepared_ && bytes >= prepared_bytes_) || copied_ >= kPreparedMax;
   }
   return false;
 }
 
-/// Copies the start of a block, for the next sample or as that sample.
+/// Copies the start of a block, as a sample or to prepare the place of the next one.
 void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
   const Clock::time_point begin = next_ == Next::kPrepare ? Clock::time_point{} : now_();
   const auto took = [&] { return (now_() - begin) * kSampleBytes / bytes; };

@@ -190,7 +190,7 @@ Result<void> ShmTransport::add_peer(const Member& member, Deadline deadline) {
   return finish(peer, deadline);
 }
 
-/// Has all begin before it waits for any.
+/// Begins with all peers before it waits for any.
 Result<void> ShmTransport::connect(std::span<const Rank> ranks, Deadline deadline) {
   std::scoped_lock lock(connect_mutex_);
   std::vector<Peer*> peers;
@@ -208,8 +208,8 @@ Result<void> ShmTransport::connect(std::span<const Rank> ranks, Deadline deadlin
   return {};
 }
 
-/// This rank's part. The peer's memory is mapped before the peer has what it needs of this rank: it
-/// may be gone a moment later, and its memory with it.
+/// This rank's part. Maps the peer's memory before it gives the peer what that needs of this rank:
+/// a moment later the peer may be gone, and its memory with it.
 Result<void> ShmTransport::begin(Peer& peer) {
   if (peer.connected) return {};
   if (auto mapped = map(peer); !mapped) return mapped;
@@ -236,7 +236,7 @@ Result<void> ShmTransport::finish(Peer& peer, Deadline deadline) {
   return {};
 }
 
-/// Makes the lines of the ring to the peer, in this rank's memory.
+/// Makes the lines of the ring to the peer, in this rank's memory, and publishes them.
 Result<void> ShmTransport::offer_ring(Peer& peer) {
   if (peer.out != nullptr) return {};
   peer.lines = shm::line_count(host_rank_count_max());
@@ -250,7 +250,8 @@ Result<void> ShmTransport::offer_ring(Peer& peer) {
   return {};
 }
 
-/// Maps the peer's memory and makes sure that it is the right one and that its bell rings.
+/// Maps the peer's memory and checks that it is the right one and that the peer's doorbell can be
+/// rung.
 Result<void> ShmTransport::map(Peer& peer) {
   if (peer.armed != nullptr) return {};
   const Member& member = members_[static_cast<std::size_t>(peer.rank.value())];
@@ -287,7 +288,7 @@ Result<void> ShmTransport::map(Peer& peer) {
   return {};
 }
 
-/// True once the peer's side is there too, and then the peer is connected.
+/// True once the peer's part is there too; the peer is then connected.
 bool ShmTransport::join_ring(Peer& peer) {
   const Header& header = *peer.mapping.at<Header>(0);
   const std::uint64_t offset = shm::observe(header.rings);
@@ -301,7 +302,7 @@ bool ShmTransport::join_ring(Peer& peer) {
   peer.in_lines = peer.mapping.at<Line>(lines, shm::with_overhang(peer.lines));
   if (peer.in_lines == nullptr) return false;
   peer.in_token = header.token;
-  // Both or none, so that the two ranks of a host choose alike.
+  // Both ranks of a host or neither, so that they choose alike.
   const bool mutual = peer.process.reached() && rings[self_index_].reaches.load();
   if (!mutual) peer.process = {};
   peer.reaches_us = mutual;
@@ -310,7 +311,7 @@ bool ShmTransport::join_ring(Peer& peer) {
   return true;
 }
 
-/// The transfer's peer if it can be talked to; else the transfer has failed.
+/// The transfer's peer if it is usable; else fails the transfer and returns null.
 Peer* ShmTransport::usable(Transfer& transfer) {
   Peer* peer = peers_.find(transfer.peer);
   if (peer != nullptr && peer->usable()) return peer;

@@ -27,7 +27,7 @@ namespace farandole {
 ///
 /// Each message takes one of four ways, each with a file: eager (in its slot), in_place (the
 /// receiver reads the source), staged (through a pipe) and put (the sender writes the target).
-/// copy_policy.hpp has what decides; layout.hpp says what lies where.
+/// copy_policy.hpp decides which; layout.hpp says what lies where in memory.
 ///
 /// The order of start-up: Memory; Doorbell on Doorbell::word_in(memory); record() into this rank's
 /// Member; rendezvous; create(); register_memory(). Memory and Doorbell outlive the transport, and
@@ -36,20 +36,19 @@ class ShmTransport : public Transport {
  public:
   using MapPeer = std::function<Result<shm::Mapping>(const Member& member, Bytes most)>;
   struct Options {
-    // Have the kernel copy between the processes of two ranks what is not registered, if both can.
+    // Have the kernel copy unregistered memory between the processes of two ranks, if both can.
     bool all_memory = false;
     MapPeer map = &shm::Mapping::open;
     shm::CopyPaths paths;
-    // Room for ranks that are added later; equal on all ranks of the host. At least those that are
-    // there have room.
+    // Ranks for which there is room, including those that are added later; equal on all ranks of
+    // the host. Ranks that are there from the start always have room.
     std::size_t rank_count_max = 0, host_rank_count_max = 0;
   };
 
-  /// What peers need to reach this process: "shm.memory" (MemoryEntry), "shm.token" (random,
-  /// also in the memory, so that a wrong mapping is noticed), "shm.layout" (version of layout.hpp),
-  /// "shm.process" (see PeerProcess),
-  /// "shm.doorbell", and "shm.fence" if this process has an AsymmetricFence, which it keeps if all
-  /// ranks of the host have.
+  /// What peers need to reach this process: "shm.memory" (MemoryEntry), "shm.token" (random, also
+  /// in the memory, so that a wrong mapping is noticed), "shm.layout" (version of layout.hpp),
+  /// "shm.process" (see PeerProcess), "shm.doorbell", and "shm.fence" if this process has an
+  /// AsymmetricFence. The process keeps that fence only if all ranks of the host have one.
   static Result<std::map<std::string, std::string>> record(Memory& memory, const Doorbell& bell);
 
   /// Whether the peer is on the same host and has published how to reach it.
@@ -57,9 +56,11 @@ class ShmTransport : public Transport {
     return peer.host_id == self.host_id && peer.record.contains("shm.memory");
   }
 
-  /// For rank `self` of `members`; its peers are those that it reaches. Shrinks `memory` to what
-  /// each of them can map of all.
-  /// Errors    kInvalidArgument when Memory is exhausted, kUnsupported without own record.
+  /// Makes the transport of rank `self` of `members`; its peers are those that it reaches. Shrinks
+  /// `memory` to the size at which each rank of the host can map the memories of all.
+  ///
+  /// Errors    kInvalidArgument when Memory is exhausted, kUnsupported if `self` published no
+  ///           record.
   static Result<std::unique_ptr<ShmTransport>> create(Rank self, const Members& members,
                                                       Memory& memory, Doorbell& bell,
                                                       Options options);
@@ -68,7 +69,7 @@ class ShmTransport : public Transport {
   TransportCounters counters() const override;
   Result<void> add_peer(const Member& peer, Deadline deadline) override;
   Result<void> connect(std::span<const Rank> peers, Deadline deadline) override;
-  /// Takes what lies in the rank's Memory, which peers map; other memory is not taken.
+  /// Registers memory that lies in the rank's Memory, which peers map; other memory is not taken.
   Result<bool> register_memory(std::span<std::byte> memory) override;
   void release_memory(std::span<std::byte> memory) override { places_.remove(memory); }
   void post(Send& send) override;
@@ -102,7 +103,7 @@ class ShmTransport : public Transport {
   const Bytes mapped_max_;
   shm::Places places_;
   shm::Peers peers_;
-  std::size_t introduced_ = 0;  // of peers_.local
+  std::size_t introduced_ = 0;  // how many of peers_.local
   std::size_t self_index_ = 0;
   shm::Ring* rings_ = nullptr;  // this rank's, [host_rank_count_max()]
   std::unique_ptr<shm::Outbox> outbox_;

@@ -13,7 +13,7 @@ Sender::Sender(const Memory& memory, Entries& entries, std::byte* pipes, std::si
       readers_(kEntryCount),
       pipes_(pipe_count(ranks_on_host)),
       free_pipes_(pipes_.size()) {
-  // The long one first, where the others cannot shift it against huge pages.
+  // The long pipe comes first, where the sizes of others cannot shift it against huge pages.
   for (std::size_t i = pipes_.size(); i > 0; --i) {
     pipes_[i - 1].data = pipes;
     pipes_[i - 1].capacity = pipe_bytes(ranks_on_host, i - 1);
@@ -25,8 +25,8 @@ void Sender::offer_pipe(const Send& send) {
   if (!join_pipe(send) && free_pipes_ > pipes_.size() / 2) take_pipe(send);
 }
 
-/// Reads along in a pipe that is to carry the same source, if nothing is in it yet: until then no
-/// send from this source has ended, so the source is what it was when the pipe was taken.
+/// Shares a pipe that is to carry the same source, if nothing is staged in it yet: until then no
+/// send from this source has ended, so the source is unchanged since the pipe was taken.
 bool Sender::join_pipe(const Send& send) {
   if (!entries_.peer_of(send.handle).policy.paths().joined_pipes) return false;
   for (std::size_t i = 0; i < pipes_.size(); ++i) {
@@ -41,9 +41,10 @@ bool Sender::join_pipe(const Send& send) {
   return false;
 }
 
-/// The long one for a long message, else the first free one, from where its last message ended: so
-/// small messages, too, go round all of it, no more memory is touched than is in use at once, and a
-/// rank that sends to the same peers again finds their pipes.
+/// Takes the long pipe for a long message, else the first free one. The message begins where the
+/// last one in the pipe ended, so that small messages, too, go round the whole pipe. No more memory
+/// is touched than is in use at once, and a rank that sends to the same peers again finds their
+/// pipes.
 void Sender::take_pipe(const Send& send) {
   const CopyPolicy& policy = entries_.peer_of(send.handle).policy;
   const bool is_long = send.bytes.value() >= policy.long_pipe_min(send.one_sends);
@@ -124,7 +125,8 @@ void Sender::fill(Pipe& pipe, const Send& send, std::byte* target, std::size_t b
   }
 }
 
-/// Asks the readers only once it has filled the pipe, since they take the line of the answer back.
+/// Looks at the readers' counters only once the pipe has been filled: each look takes a counter's
+/// cache line from its reader, which must take it back.
 bool Sender::has_free_block(const Pipe& pipe, std::size_t block) const {
   const std::uint64_t blocks = pipe.capacity / block;
   return pipe.produced < blocks || pipe.produced - consumed(pipe) < blocks;
@@ -143,7 +145,7 @@ void advance(Delivery& delivery, Peer& peer, Receive& receive) {
   Entry& entry = entry_of(peer, receive);
   const std::uint64_t offset = observe(entry.pipe);
   if (offset == 0) {
-    // A pipe is taken for it only if it will be emptied whatever other pipes hold.
+    // Asks for a pipe only if this receive will empty it whatever other pipes hold.
     const bool leads = receive.behind == nullptr || receive.behind->state == TransferState::kDone;
     if (leads && observe(entry.reply) == Reply::kNone) {
       reply(peer, entry_index(receive), Reply::kAccepted);
@@ -166,7 +168,7 @@ void advance(Delivery& delivery, Peer& peer, Receive& receive) {
     delivery.deliver(peer.policy, receive, pipe + block_offset(first + consumed, block, capacity),
                      piece);
     ++consumed;
-    if (receive.bytes.value() <= capacity) continue;  // its sender never waits
+    if (receive.bytes.value() <= capacity) continue;  // the sender never waits for blocks
     publish(entry.consumed, consumed);
     peer.ring();
   }

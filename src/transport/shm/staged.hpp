@@ -14,13 +14,15 @@
 #include "transport/shm/shared_copy.hpp"
 #include "transport/transfer.hpp"
 
-// Staged: the sender copies the source block by block into a pipe of its own memory, and the
-// receiver copies it out of there. Any source can go this way.
+// Staged: the sender copies the source block by block into a pipe in its own memory, and the
+// receiver copies it out of the pipe. Any source can go this way.
 namespace farandole::shm::staged {
 
-/// Sending: the pipes of one rank. Sends of one operation that have one source share a pipe, so
-/// that it is copied once, whoever reads it.
-/// Threads   the engine's driver only. Nothing here allocates.
+/// Sending: the pipes of one rank. Sends of one operation from the same source share a pipe, so
+/// that the source is copied once for all readers.
+///
+/// Threads   the engine's driver only.
+/// Blocking  Only the constructor allocates.
 class Sender {
  public:
   /// `pipes` [all_pipes_bytes] lie in `memory`.
@@ -29,19 +31,20 @@ class Sender {
   bool has_pipe(const Send& send) const { return readers_[send.handle].pipe != kNone; }
   bool any_is_free() const { return free_pipes_ > 0; }
 
-  /// Gives a message that is announced a pipe if it joins another's, or if there are plenty: half
-  /// of the pipes are for messages whose receives are there, which may be waited for.
+  /// Gives an announced message a pipe if it can share that of another, or if more than half of the
+  /// pipes are free: the other half is for messages whose receives are there, since these may be
+  /// waited for.
   void offer_pipe(const Send& send);
-  /// Gives it a pipe; one must be free.
+  /// Gives the message a pipe of its own; one must be free.
   void take_pipe(const Send& send);
   /// Fills free blocks of its pipe as far as the source is there; true once all of it is staged.
   bool advance(Send& send, Step& step);
-  /// The receiver will not read the entry's pipe again, if it has one.
+  /// The receiver is done with the pipe of this entry, if the entry has one.
   void leave(std::size_t entry);
 
  private:
   static constexpr std::size_t kNone = kEntryCount;
-  /// Of an entry.
+  /// The pipe that an entry reads.
   struct Reader {
     std::size_t pipe = kNone;
     std::size_t next = kNone;  // the next entry on the pipe
@@ -56,7 +59,7 @@ class Sender {
     std::uint64_t first = 0;     // index of the message's first block
     std::size_t staged = 0;      // bytes
     std::uint64_t produced = 0;  // blocks staged
-    std::size_t end = 0;         // where the last message ended
+    std::size_t end = 0;         // byte at which the next message may begin
     bool used = false;           // by any message yet
     SharedCopy shared_copy;      // mostly the same peers read it
   };
@@ -75,7 +78,7 @@ class Sender {
   std::size_t free_pipes_;
 };
 
-/// Receiving: delivers the blocks that are there, or asks for them.
+/// Receiving: delivers the blocks that are staged, or asks the sender to stage them.
 void advance(Delivery& delivery, Peer& peer, Receive& receive);
 
 }  // namespace farandole::shm::staged

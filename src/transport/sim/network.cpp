@@ -8,7 +8,7 @@
 namespace farandole::sim {
 namespace {
 
-/// Of two parcels in a heap the one that arrives later.
+/// The order of a heap: whether parcel `a` arrives later than `b`.
 bool later(const Parcel* a, const Parcel* b) {
   return a->due != b->due ? a->due > b->due : a->order > b->order;
 }
@@ -32,7 +32,7 @@ Network::Network(Options options)
   for (auto& heap : arriving_) heap.reserve(options_.reserve);
 }
 
-// Not a standard distribution: those differ between libraries, a seed should not.
+// Not a standard distribution: a seed must give the same numbers with every library.
 std::uint64_t Network::draw_locked(std::uint64_t most) {
   return most == 0 ? 0 : random_() % (most + 1);
 }
@@ -86,8 +86,8 @@ void Network::put(Parcel& parcel) {
     heap.push_back(&parcel);
     std::push_heap(heap.begin(), heap.end(), later);
   }
-  // A sleeper says that it sleeps before it looks for parcels, under the lock: it has seen this
-  // one, or here it is seen to sleep.
+  // A rank that goes to sleep marks itself asleep before it looks for parcels, under the lock. So
+  // either it has seen this parcel, or its mark is seen here.
   if (options_.wake && due != Clock::time_point::max()) options_.wake(to, due);
 }
 

@@ -17,37 +17,38 @@
 
 namespace farandole::sim {
 
-/// What travels between two ranks.
+/// A packet between two ranks.
 struct Parcel {
   static constexpr std::size_t kRoom = 4096;
   enum class Kind : std::uint8_t {
     kWhole,    // a message with its bytes
     kOffer,    // a message whose bytes follow once it is accepted
     kAccept,   // to the sender: send the bytes
-    kDiscard,  // to the sender: nobody wants the bytes
+    kDiscard,  // to the sender: the bytes are not wanted
     kPiece,    // bytes [offset, offset + length) of a message
     kCredit,   // to the sender: one piece was taken
   };
   Kind kind = Kind::kWhole;
   Rank from, to;
-  std::uint64_t message = 0;  // numbers the messages of the rank that sends the bytes
+  std::uint64_t message = 0;  // its number among the messages of the rank that sends the bytes
   Tag tag;
   Signature signature;
   Bytes bytes;  // of the whole message
   Bytes offset, length;
   Bytes taken;  // of a piece, by the receiver so far
-  // The network's own.
+  // For the network.
   Clock::time_point due{};
   std::uint64_t order = 0;
   Parcel* next = nullptr;
   std::array<std::byte, kRoom> data;
 
-  Parcel() {}  // leaves the data as it is
+  Parcel() {}  // does not set `data`
 };
 
-/// The network of a simulation: every delay, overtaking and cut comes from one seed.
+/// The network of a simulation: every delay, and so all overtaking, comes from one seed.
 ///
-/// Time      A parcel arrives when Clock says so. Equal seeds and equal calls give equal delays.
+/// Time      A parcel arrives when Clock reaches its time. Equal seeds and equal calls give equal
+///           delays.
 /// Order     Parcels of one tag between two ranks arrive in the order sent; others may overtake
 ///           each other if `overtakes`.
 /// Limits    Holds any number of parcels.
@@ -63,30 +64,31 @@ class Network {
     std::uint32_t late_every = 0;              // 0: never
     bool overtakes = true;
     std::size_t reserve = 0;  // parcels that are allocated from the start
-    /// Something is on its way to the rank and comes at this time. Must not call the network.
+    /// Called when a parcel is on its way to rank `to` and arrives at `due`. Must not call the
+    /// network.
     std::function<void(Rank to, Clock::time_point due)> wake;
   };
   explicit Network(Options options);
 
   int rank_count() const { return options_.rank_count; }
 
-  /// An empty parcel; put() or release() takes it back.
+  /// An unused parcel; put() or release() takes it back.
   Parcel& obtain();
   void release(Parcel& parcel);
-  /// Sends it. A parcel from or to a rank that is gone vanishes.
+  /// Sends the parcel. It is dropped if it is from or to a rank that is gone.
   void put(Parcel& parcel);
-  /// The next parcel for the rank that has arrived; none if there is none.
+  /// The next parcel that has arrived for the rank; null if there is none.
   Parcel* take(Rank to);
 
-  /// What is sent from one rank to the other from now on arrives at `until` or later; nothing ever
-  /// does with Clock::time_point::max().
+  /// What is sent from one rank to the other from now on arrives at `until` or later; with
+  /// Clock::time_point::max() it never arrives.
   void cut(Rank from, Rank to, Clock::time_point until);
-  /// The process is dead: what it has sent still arrives, nothing reaches it.
+  /// The rank's process is dead: what it has sent still arrives, nothing reaches it.
   void kill(Rank rank);
 
   /// Parcels that were obtained and not released: under way or held by a transport.
   std::size_t in_use() const;
-  /// A number from 0 to `most` from the seed.
+  /// A random number from 0 to `most`, drawn from the seed.
   std::uint64_t draw(std::uint64_t most);
 
  private:

@@ -9,10 +9,10 @@
 namespace farandole::sim {
 namespace {
 
-// In Send::phase: the peer wants the bytes. Below it the number of pieces that it has not taken.
+// A flag in Send::phase: the peer wants the bytes. Lower bits: sent pieces that it has not taken.
 constexpr std::uint32_t kAccepted = std::uint32_t{1} << 31;
 
-/// The part of `bytes` that whole pieces can make up, unless it is the end of a message.
+/// `bytes`, rounded down to a multiple of kPieceAlignment unless they are the whole message.
 Bytes aligned(Bytes bytes, Bytes whole) {
   if (bytes == whole) return bytes;
   return Bytes{bytes.value() / Receive::kPieceAlignment * Receive::kPieceAlignment};
@@ -93,7 +93,7 @@ void SimTransport::announce(Send& send, Parcel::Kind kind, Bytes length) {
   network_.put(parcel);
 }
 
-/// Sends the next piece if the peer takes it now; true if it did.
+/// Sends the next piece if the peer can take it now; true if it was sent.
 bool SimTransport::push(Send& send) {
   if ((send.phase & kAccepted) == 0 || (send.phase & ~kAccepted) >= options_.pieces_ahead) {
     return false;
@@ -153,11 +153,11 @@ Receive* SimTransport::find_receive(const Parcel& parcel) {
   return static_cast<Receive*>(receive);
 }
 
-/// Delivers what may be delivered of a piece; true once nobody needs it any more.
+/// Delivers as much of a piece as may be delivered; true once the piece is not needed any more.
 bool SimTransport::deliver(Parcel& parcel) {
   Receive* receive = find_receive(parcel);
   if (receive == nullptr) return true;
-  if (parcel.offset + parcel.taken != receive->moved) return false;  // one before it is held
+  if (parcel.offset + parcel.taken != receive->moved) return false;  // an earlier piece is held
   const Receive* behind = receive->behind;
   const bool free = behind == nullptr || behind->state == TransferState::kDone;
   const Bytes end = parcel.offset + parcel.length;
@@ -273,7 +273,7 @@ void SimTransport::end(Predicate unwanted, ErrorKind kind) {
   });
 }
 
-/// Early messages that nobody will receive; their senders are told if they are there to hear it.
+/// Releases early messages that nobody will receive; if `answered`, their senders are told.
 void SimTransport::drop(Arrival* first, bool answered) {
   while (first != nullptr) {
     Arrival& arrival = *first;

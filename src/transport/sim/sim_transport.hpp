@@ -11,10 +11,10 @@
 
 namespace farandole::sim {
 
-/// A transport over a simulated Network. For tests of whatever runs above transports.
+/// A transport over a simulated Network, for tests of the layers above transports.
 ///
-/// Short messages travel with their bytes. The bytes of a longer one leave, in pieces of random
-/// length, once it has met its receive, and no more than a few pieces ahead of the receiver.
+/// Short messages travel with their bytes. The bytes of a longer message leave once it has met its
+/// receive, in pieces of random length, and no more than a few pieces ahead of the receiver.
 /// Threads, order, memory, match, errors, blocking: as Transport says.
 class SimTransport final : public Transport {
  public:
@@ -23,11 +23,11 @@ class SimTransport final : public Transport {
     Bytes piece_max{Parcel::kRoom};
     std::uint32_t pieces_ahead = 4;
     bool follows = true;             // Capabilities::follows, above eager_bytes_max
-    std::uint32_t late_cancels = 0;  // calls of cancel() that say that memory is still in use
+    std::uint32_t late_cancels = 0;  // first calls of cancel() that report memory in use
     Matcher::Pool pool{16, Bytes{Parcel::kRoom}};
   };
 
-  /// `network` outlives it.
+  /// `network` outlives the transport.
   SimTransport(Rank self, Network& network, Options options);
   ~SimTransport() override;
 
@@ -41,10 +41,9 @@ class SimTransport final : public Transport {
   bool cancel(OperationId operation) override;
   void peer_failed(Rank peer) override;
 
-  /// The connection with the peer breaks: its transfers fail as after peer_failed(), of which
-  /// nobody was told.
+  /// Breaks the connection with a peer: its transfers fail as after peer_failed(); nobody is told.
   void break_connection(Rank peer) { peer_failed(peer); }
-  /// Whether it refers to no transfer.
+  /// Whether the transport refers to no transfer.
   bool idle() const;
 
  private:

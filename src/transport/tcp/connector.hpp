@@ -15,8 +15,9 @@ namespace farandole::tcp {
 
 /// Where the transport's sockets come from: the control plane, or a test.
 ///
-/// Gives fresh, connected, authenticated stream sockets, which the caller closes here. What one
-/// rank opens, the other receives from accept() with the same purpose.
+/// Gives fresh, connected, authenticated stream sockets, which the caller ends with close(). A
+/// socket that one rank opens, the other receives from accept() with the same purpose.
+///
 /// Threads   both from any thread.
 /// Blocking  both block up to the deadline. open() does not wait for the peer's accept().
 /// Errors    kTimedOut or kRankFailed naming the peer, kUnsupported if it cannot be reached.
@@ -25,7 +26,7 @@ class Connector {
   virtual ~Connector() = default;
   virtual Result<int> open(Rank peer, std::string_view purpose, Deadline deadline) = 0;
   virtual Result<int> accept(Rank peer, std::string_view purpose, Deadline deadline) = 0;
-  /// Closes what these gave.
+  /// Closes a socket that open() or accept() gave.
   virtual void close(int fd) { ::close(fd); }
   void close_all(const std::vector<int>& sockets) {
     for (const int fd : sockets) close(fd);

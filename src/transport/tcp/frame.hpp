@@ -17,7 +17,7 @@ namespace farandole::tcp {
 ///   kMessage  a message begins: its envelope and, as payload, its head. `bytes` is the length of
 ///             the whole message; `reply` is the sender's id when more than the head follows.
 ///   kReady    answers kMessage: send the rest of `id` to the receive `reply`.
-///   kRefuse   answers kMessage: nobody wants the rest of `id`; it counts as sent.
+///   kRefuse   answers kMessage: the rest of `id` is not wanted; it counts as sent.
 ///   kData     `payload` bytes at `offset` of the message, for the receive `id`.
 enum class FrameKind : std::uint8_t { kMessage = 1, kReady, kRefuse, kData };
 
@@ -27,8 +27,8 @@ struct Frame {
   Tag tag{};
   Signature signature{.root = 0};
   std::uint64_t bytes = 0;
-  std::uint64_t id = 0;     // of the transfer, as the addressee numbers it
-  std::uint64_t reply = 0;  // of the transfer, as the author numbers it
+  std::uint64_t id = 0;     // of the transfer, as the receiver of the frame numbers it
+  std::uint64_t reply = 0;  // of the transfer, as the sender of the frame numbers it
   std::uint64_t offset = 0;
   std::uint32_t payload = 0;  // bytes that follow the header
   bool operator==(const Frame&) const = default;
@@ -48,7 +48,7 @@ inline constexpr std::uint64_t kMessageBytesMax = std::uint64_t{1} << 48;
 
 std::array<std::byte, kFrameBytes> encode(const Frame& frame);
 
-/// Nothing if the bytes are not a header that encode() makes of a frame within the limits.
+/// Nothing if the bytes are not what encode() makes of a valid frame within the limits.
 std::optional<Frame> decode(std::span<const std::byte, kFrameBytes> header);
 
 }  // namespace farandole::tcp

@@ -8,8 +8,9 @@
 
 namespace farandole::tcp {
 
-/// Gives out numbers that a peer sends back, so that no pointer travels and a late or made-up
-/// number is noticed: an id is never 0 and never valid again once removed.
+/// Gives out numbers that a peer sends back, so that no pointer travels and a late or forged number
+/// is noticed: an id is never 0 and never valid again once removed.
+///
 /// Blocking  add() allocates only when more entries are alive than ever before.
 template <class T>
 class IdTable {

@@ -14,9 +14,9 @@ namespace farandole::tcp {
 namespace {
 
 constexpr std::size_t kBufferBytes = 640 << 10;  // an early head is kept until it is complete
-constexpr std::size_t kStreamBytes = 256 << 10;  // at a time, of what is consumed from the buffer
+constexpr std::size_t kStreamBytes = 256 << 10;  // read at a time if consumed from the buffer
 constexpr std::size_t kReadBytesMax = 1 << 20;   // per read()
-// Between payloads, ask for little: what is read ahead of a payload has to be copied to its target.
+// Between payloads, ask for little: payload bytes that reach the buffer must be copied once more.
 constexpr std::size_t kFramesBytes = kFrameBytes + (16 << 10);
 static_assert(kBufferBytes >= kFrameBytes + kHeadBytesMax);
 
@@ -49,7 +49,7 @@ Input::Outcome Input::read(int fd, InputHandler& handler) {
       outcome.corrupt = true;
       return outcome;
     }
-    // Less than asked for: the socket is empty now, spare the system call that would say so.
+    // Less than asked for: the socket is empty now, so skip the system call that would say so.
     if (static_cast<std::size_t>(pulled.got) < pulled.asked) return outcome;
   }
   return outcome;
@@ -72,8 +72,8 @@ Input::Pull Input::pull(int fd, InputHandler& handler) {
   return pulled;
 }
 
-// parse() has used up the buffer before. The header of the next frame comes with the same call,
-// and no more than that, so that the payload behind it can be read to its place as well.
+// parse() has emptied the buffer before. The same call also reads the header of the next frame, and
+// no more than that, so that the payload after it can be read straight to its target as well.
 Input::Pull Input::pull_into(int fd, Receive& receive, InputHandler& handler) {
   iovec parts[2] = {{receive.target + stream_.offset, stream_.remaining},
                     {buffer_.get(), kFrameBytes}};
@@ -127,7 +127,7 @@ bool Input::parse_frame(InputHandler& handler, bool& complete) {
     case FrameKind::kRefuse:
       return handler.on_answer(*frame);
     case FrameKind::kData: {
-      // An id that is not alive now stays dropped, even should it come alive later.
+      // A frame whose id is not alive now stays dropped, even if the id comes alive later.
       const InputHandler::DataFate fate = handler.on_data(*frame);
       const bool taken = fate == InputHandler::DataFate::kTaken;
       stream_ = Stream{taken ? frame->id : 0, frame->offset, frame->payload};
@@ -137,8 +137,9 @@ bool Input::parse_frame(InputHandler& handler, bool& complete) {
   return false;
 }
 
-// Hands on what the buffer has of the open data frame; true once the frame is complete. A piece
-// in the middle ends on a multiple of the alignment and leaves the odd bytes for the next one.
+// Delivers what the buffer has of the payload that is being read; true once the payload is
+// complete. A piece for `consume` that is not the last ends on a multiple of the alignment; the odd
+// bytes are left for the next one.
 bool Input::stream_from_buffer(InputHandler& handler) {
   Receive* receive = handler.receive_of(stream_.id);
   std::size_t bytes = std::min(stream_.remaining, buffered());

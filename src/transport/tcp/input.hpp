@@ -12,30 +12,31 @@
 
 namespace farandole::tcp {
 
-/// Where the frames of a connection go. A false answer means that the peer breaks the protocol.
+/// Receives the frames of a connection. A result of false means that the peer breaks the protocol.
 class InputHandler {
  public:
   virtual ~InputHandler() = default;
-  /// Asked while a head has not arrived in full, again whenever more of it has: the id of the
-  /// receive that takes it as it comes, 0 to drop it, nothing to keep it for on_message().
+  /// Called while a head has not arrived in full, again whenever more of it has: returns the id of
+  /// the receive that takes it as it comes, 0 to drop it, nothing to keep it for on_message().
   virtual std::optional<std::uint64_t> on_head(const Frame& frame) = 0;
   /// `head` holds frame.payload bytes and is valid during the call.
   virtual bool on_message(const Frame& frame, const std::byte* head) = 0;
   virtual bool on_answer(const Frame& frame) = 0;  // kReady, kRefuse
   enum class DataFate : std::uint8_t { kTaken, kDropped, kCorrupt };
-  /// Asked once per data frame, before its payload is read.
+  /// Called once per data frame, before its payload is read.
   virtual DataFate on_data(const Frame& frame) = 0;
   /// The receive with this id; null if it is gone and its bytes are to be dropped.
   virtual Receive* receive_of(std::uint64_t id) = 0;
-  /// `bytes` more of it have been handed to the receive.
+  /// `bytes` more have been delivered to the receive with this id.
   virtual void delivered(std::uint64_t id, Bytes bytes) = 0;
 };
 
 /// The receiving half of a connection: cuts the byte stream into frames.
 ///
-/// Headers and short heads pass through a buffer; the payload of data frames, and what comes later
-/// of a head, is read straight into the target, or into the buffer and from there to `consume` in
-/// pieces.
+/// Headers and short heads pass through a buffer. The payload of data frames, and the part of a
+/// head that arrives later, is read straight into the target, or into the buffer and from there in
+/// pieces to `consume`.
+///
 /// Threads   the engine's driver only.
 class Input {
  public:
@@ -43,14 +44,14 @@ class Input {
 
   struct Outcome {
     std::size_t bytes = 0;  // read from the socket
-    bool lost = false;      // the end of the stream, an error, or
-    bool corrupt = false;   // a frame that breaks the protocol
+    bool lost = false;      // the stream ended or failed
+    bool corrupt = false;   // a frame broke the protocol
   };
   /// Reads what the socket has, up to a bound that keeps one peer from starving the others.
   Outcome read(int fd, InputHandler& handler);
 
  private:
-  struct Stream {          // the payload in the middle of which the input is
+  struct Stream {          // the payload that is being read
     std::uint64_t id = 0;  // 0: its bytes are dropped
     std::uint64_t offset = 0;
     std::size_t remaining = 0;
@@ -70,7 +71,7 @@ class Input {
   std::unique_ptr<std::byte[]> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::size_t missing_ = 0;  // of the head in the buffer that is kept until it is complete
+  std::size_t missing_ = 0;  // bytes missing of the head that the buffer keeps until it is complete
   Stream stream_;
 };
 

@@ -13,9 +13,10 @@ namespace {
 constexpr std::size_t kTransfersExpected = 256;
 constexpr std::size_t kSegmentsQueuedMax = 2;  // per connection
 constexpr int kFlushRoundsMax = 8;
-// Of a head to another host. One that comes before its turn takes the wire from what is waited for.
+// Limit of a head to another host. An early one takes bandwidth from messages that are waited for.
 constexpr std::size_t kFarHeadBytes = 32 << 10;
-// Of a head to a rank that does not do just the same: it may be late, and early heads are copied.
+// Limit of a head to a rank with which this one does not exchange messages: that rank may be late,
+// and early heads are copied.
 constexpr std::size_t kUnevenHeadBytes = 128 << 10;
 
 std::size_t one_and_a_half(std::size_t segment) {
@@ -77,8 +78,8 @@ void Link::mark_busy() {
   core_.busy.push_back(this);
 }
 
-// Closing a socket that the peer has closed, or does not keep to the protocol on, also stops
-// epoll from reporting it for ever.
+// Closes the socket, which the peer has closed or on which it broke the protocol: otherwise epoll
+// would report it for ever.
 void Link::lose(Connection& connection) {
   if (connection.fd >= 0) {
     core_.poller.remove(connection.fd);
@@ -134,8 +135,8 @@ void Link::fill_answers() {
   answers_.erase(answers_.begin(), answers_.begin() + static_cast<std::ptrdiff_t>(answered));
 }
 
-// Turns what waits into frames. A connection that also carries data keeps room for it, so that
-// small messages do not starve it.
+// Turns what waits into frames. The first connection keeps room for data, which it may carry too,
+// so that small messages do not starve data.
 void Link::fill() {
   fill_answers();
   const Output& first = connections_[0]->output;
@@ -296,7 +297,8 @@ void Link::begin(Receive& receive, const std::byte* head, Bytes head_bytes, std:
   await(receive, head_bytes, send_id);
 }
 
-// More than is here now is to come, on this connection or, with a `send_id`, on the others.
+// Registers a receive for the rest of its message, which comes on this connection or, once
+// `send_id` is answered, on the others.
 void Link::await(Receive& receive, Bytes head_bytes, std::uint64_t send_id) {
   receive.handle = core_.incoming.add({&receive, head_bytes.value()});
   if (send_id == 0) return;

@@ -27,24 +27,24 @@ class Link;
 /// Whether the socket's other end is on this host, too.
 bool is_near(int socket);
 
-/// A send of which more than the head is to go.
+/// A send whose message is longer than its head.
 struct Outgoing {
   Send* send = nullptr;
   std::uint64_t receive_id = 0;  // the peer's; 0 until it is ready
   std::size_t framed_bytes = 0;  // put into frames so far
-  bool refused = false;          // done once those have left
+  bool refused = false;          // done once the framed bytes have left
 };
 
-/// A receive that has its head and waits for the rest.
+/// A receive whose message has begun to arrive and is not complete.
 struct Incoming {
   Receive* receive = nullptr;
-  std::size_t announced_bytes = 0;  // by headers so far, the head included
+  std::size_t announced_bytes = 0;  // by frame headers so far, the head included
 };
 
-/// Who sends to this rank in the operation of the last receive.
+/// Which ranks send to this one in the operation of the last receive that was posted.
 struct Senders {
   OperationId operation;
-  Rank only{-1};  // the one that does; -1 if several do
+  Rank only{-1};  // the only one that does; -1 if several do
 
   void add(OperationId of, Rank peer) {
     if (of != operation) {
@@ -59,11 +59,11 @@ struct Senders {
 struct Core {
   Core(Poller& poller_in, std::size_t rank_count, Bytes eager_bytes, Bytes segment);
 
-  /// Of the next data frame, at most. Longer where nothing comes in that has to be read in between;
-  /// measured in docs/design/0011-small-costs.md.
+  /// The limit of the next data frame. It is higher where nothing comes in that has to be read in
+  /// between; measured in docs/design/0011-small-costs.md.
   std::size_t frame_bytes() const { return incoming.empty() ? one_way_bytes : segment_bytes; }
 
-  /// Of a connection, by whoever made it.
+  /// Closes a connection's socket, through the connector that made it.
   std::function<void(int)> close = [](int fd) { ::close(fd); };
   Poller& poller;
   const std::size_t head_bytes_max;
@@ -74,16 +74,18 @@ struct Core {
   IdTable<Outgoing> outgoing;
   IdTable<Incoming> incoming;
   TransportCounters counters;
-  std::vector<Link*> busy;  // have something to flush, each once
-  std::vector<Rank> lost;   // links lost since the last report
+  std::vector<Link*> busy;  // links that have something to flush, each once
+  std::vector<Rank> lost;   // peers whose links were lost since the last report
 };
 
 /// The connections to one peer and the messages that travel on them.
 ///
-/// Messages begin on the first connection, in the order posted; answers travel on the last, and
-/// data frames on those between, each as it has room. Behind data, which the kernel takes by the
-/// megabyte, an answer would come late, and the two ranks would send in turns instead of at once.
-/// Two connections carry messages and data, and answers; one carries everything.
+/// Messages begin on the first connection, in the order posted. Answers travel on the last one, and
+/// data frames on those between, whichever has room. The kernel takes data by the megabyte, and an
+/// answer behind that would come late: the two ranks would send in turns instead of at once. Of two
+/// connections the first carries messages and data, the second answers; a single one carries
+/// everything.
+///
 /// Threads   the engine's driver only.
 class Link final : public InputHandler, public OutputHandler {
  public:
@@ -101,7 +103,7 @@ class Link final : public InputHandler, public OutputHandler {
   void writable(std::size_t connection);  // the kernel has room again
   bool flush();                           // true if bytes went
 
-  /// Fails the operation's sends that have no id yet or frames queued.
+  /// Fails the operation's sends that are in this link's queues or have frames queued.
   void cancel(OperationId operation);
   /// Closes the connections and does the same for all sends.
   void fail();

@@ -13,7 +13,7 @@
 namespace farandole::tcp {
 namespace {
 
-// Appends what is left of `bytes` at `data` after `skip` bytes, which shrinks by what it covers.
+// Appends `bytes` at `data` without the first `skip`, and lowers `skip` by what it left out.
 void append(iovec* parts, std::size_t& count, const std::byte* data, std::size_t bytes,
             std::size_t& skip) {
   const std::size_t covered = std::min(skip, bytes);
@@ -22,7 +22,7 @@ void append(iovec* parts, std::size_t& count, const std::byte* data, std::size_t
   parts[count++] = iovec{const_cast<std::byte*>(data) + covered, bytes - covered};
 }
 
-// So few bytes are sooner put together here than taken apart by the kernel.
+// Up to this many bytes, copying them together here is faster than having the kernel gather them.
 constexpr std::size_t kGatheredBytesMax = 2048;
 
 std::ptrdiff_t send_to(int fd, std::span<iovec> parts) {
@@ -78,7 +78,7 @@ Output::Outcome Output::flush(int fd, OutputHandler& handler) {
   return Outcome{static_cast<std::size_t>(sent), false};
 }
 
-// Removes the frames that the kernel has in full; an empty one is what cut() left.
+// Removes the frames that the kernel has in full, and empty ones, which cut() has left.
 void Output::take(std::size_t bytes, OutputHandler& handler) {
   written_ += bytes;
   while (count_ > 0 && written_ >= at(0).bytes()) {

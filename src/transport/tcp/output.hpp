@@ -12,7 +12,7 @@
 
 namespace farandole::tcp {
 
-/// Who wants to know when the kernel has taken a frame.
+/// Is told when the kernel has taken a frame.
 class OutputHandler {
  public:
   virtual ~OutputHandler() = default;
@@ -20,10 +20,11 @@ class OutputHandler {
   virtual void handed_over(Send& send, Bytes payload) = 0;
 };
 
-/// The sending half of a connection: a bounded queue of frames that leave in order, as many as
+/// The sending half of a connection: a bounded queue of frames. They leave in order, as many as
 /// possible with one system call, and long ones are not copied.
+///
 /// Threads   the engine's driver only.
-/// Memory    payloads are read by flush() only, until the frame was handed over or cut.
+/// Memory    payloads are read only by flush() and cut(), until the frame is handed over or cut.
 class Output {
  public:
   Output();
@@ -39,11 +40,13 @@ class Output {
     std::size_t bytes = 0;  // that the kernel took
     bool lost = false;      // the connection is broken
   };
-  /// Hands the kernel as much as it takes at once; if the queue is not empty then, it is full.
+  /// Hands the kernel as much as it takes at once; if the queue is not empty then, the socket is
+  /// full.
   Outcome flush(int fd, OutputHandler& handler);
 
-  /// Takes every frame out whose send `unwanted(Send&)` wants out. Of a frame that is partly
-  /// sent the rest is copied, so that the stream stays in step and the source is left alone.
+  /// Takes out every frame for whose send `unwanted(Send&)` holds. Of a frame that is partly sent
+  /// the rest is copied and still sent, so that the stream stays in step and the source is not
+  /// read any more.
   template <class Predicate>
   void cut(Predicate unwanted) {
     for (std::size_t i = 0; i < count_; ++i) {

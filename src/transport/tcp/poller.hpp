@@ -14,6 +14,7 @@ namespace farandole::tcp {
 
 /// An epoll descriptor over the sockets of a transport, level-triggered. It polls readable itself
 /// when a socket is ready or wake() was called.
+///
 /// Threads   wake() from any thread; everything else from the engine's driver.
 class Poller {
  public:
@@ -30,7 +31,7 @@ class Poller {
   void want_output(int fd, std::uint64_t token, bool wanted);
   void remove(int fd);
 
-  /// What is ready now, at most `events.size()`; wake-ups are used up and not reported.
+  /// Events that are ready now, at most `events.size()`; wake-ups are used up and not reported.
   std::span<epoll_event> ready(std::span<epoll_event> events);
   void wake();
 

@@ -12,23 +12,23 @@
 namespace farandole::tcp {
 namespace {
 
-// Assumed: system calls and a wake-up on both sides, half of that for each message more. Of its
-// first message a phase waits for 0.4 before all ports are busy: so much do [Ueno19]'s tables give
-// for rings between hosts. What comes from a socket is in the cache when it is reduced: an
-// allreduce of two ranks, direct and by recursive doubling, takes 268 and 284 us for 512 KiB, 593
-// and 536 for 1 MiB.
+// Assumed: alpha is system calls and a wake-up on both sides, overhead half of that for each
+// further message. A phase waits for 0.4 of its first message before all ports are busy: [Ueno19]'s
+// tables give that for rings between hosts. Bytes from a socket are in the cache when they are
+// reduced: an allreduce of two ranks, direct and by recursive doubling, takes 268 and 284 us for
+// 512 KiB, 593 and 536 for 1 MiB.
 constexpr MessageCost kLoopback{.alpha = 15e-6,
                                 .overhead = 8e-6,
                                 .bytes_per_second = 4e9,
                                 .fill_chunks = 0.4,
                                 .reduce_bytes_per_second = 20e9};
-// Assumed: the same across a switch of 10 Gbit/s.
+// Assumed: the same through a switch of 10 Gbit/s.
 constexpr MessageCost kEthernet{.alpha = 30e-6,
                                 .overhead = 15e-6,
                                 .bytes_per_second = 1.25e9,
                                 .fill_chunks = 0.4,
                                 .reduce_bytes_per_second = 20e9};
-constexpr double kSharedCoreAlpha = 20e-6;  // assumed: it waits for a wake-up as well
+constexpr double kSharedCoreAlpha = 20e-6;  // assumed: a message waits for a wake-up as well
 
 }  // namespace
 
@@ -51,12 +51,12 @@ Result<std::unique_ptr<Transport>> create_row(const TransportSite& site) {
   return std::unique_ptr<Transport>(*std::move(made));
 }
 
-/// A message's system call, too, takes as many times as long as ranks share the core, and all
-/// messages of a round, on both sides, take turns on the cores. Four ranks on two cores over
-/// loopback, calls that follow each other: an allgather of 64 B took 72 us direct and 44 in two
-/// rounds (Bruck), a broadcast of 2 KiB 30 us by radix 4 and 18 by radix 2, one of 4 MiB in 16
-/// pieces along a chain 3.8 ms, by radix 2 2.9; three ranks, allreduce of 4 B in two rounds of six
-/// messages 59 us, in four of one 24.
+/// Where ranks share a core, a message's system call takes as many times as long as there are ranks
+/// on the core, and all messages of a round, on both sides, take turns on the cores. Four ranks on
+/// two cores over loopback, one call after the other: an allgather of 64 B took 72 us direct and 44
+/// in two rounds (Bruck); a broadcast of 2 KiB 30 us by radix 4 and 18 by radix 2; a broadcast of 4
+/// MiB 3.8 ms in 16 pieces along a chain and 2.9 by radix 2. Three ranks, allreduce of 4 B: 59 us
+/// in two rounds of six messages, 24 in four rounds of one.
 MessageCost cost_of(const Distance& distance) {
   if (!distance.same_host) return kEthernet;
   MessageCost cost = kLoopback;

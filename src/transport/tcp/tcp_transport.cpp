@@ -31,14 +31,14 @@ Result<void> check(const char* option, std::size_t given, std::size_t step, std:
 void make_quick(int fd) {
   ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
   const int on = 1;
-  // Only latency hangs on it, and a socket that is not TCP has nothing to delay.
+  // May fail: only latency depends on it, and a socket that is not TCP has nothing to delay.
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// For the connection of answers. Behind the data that this host has queued at its device an answer
-// would be as late as behind that of its own connection. Messages must not pass: the head of the
-// next one would take the wire from the rest of one that a peer waits for. Devices without
-// priorities do not care.
+// For the connection of answers. At the network device, an answer behind data that this host has
+// queued would be as late as one behind data of its own connection. Messages get no priority: the
+// head of the next one would take bandwidth from the rest of one that a peer waits for. Devices
+// without priorities ignore this.
 void pass_first(int fd) {
   const int priority = TC_PRIO_INTERACTIVE;
   ::setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof priority);
@@ -95,7 +95,7 @@ TcpTransport::~TcpTransport() {
 
 // ---- connecting, on any thread
 
-// Only the control plane needs to know more of the peer than its rank.
+// Needs only the peer's rank; the control plane knows the rest.
 Result<void> TcpTransport::add_peer(const Member& peer, Deadline deadline) {
   const int rank_count = static_cast<int>(links_.size());
   if (peer.rank < Rank{0} || peer.rank >= Rank{rank_count}) {
@@ -187,7 +187,7 @@ void TcpTransport::adopt_fresh() {
 
 bool TcpTransport::progress() {
   if (has_fresh_.load(std::memory_order_acquire)) adopt_fresh();
-  // What was sent may have ended an operation. Asking what has come is left to a later call then.
+  // What was sent may have ended an operation, so asking what has arrived is left to a later call.
   if (flush_busy() && ++unpolled_ < kUnpolledMax) {
     report_lost();
     return true;
@@ -223,7 +223,7 @@ void TcpTransport::report_lost() {
 
 // ---- endings
 
-// Early messages that the matcher gave up. `refuse`: their senders wait for an answer.
+// Releases early messages that the matcher gave up. `refuse`: their senders wait for an answer.
 void TcpTransport::drop(Arrival* arrivals, bool refuse) {
   while (arrivals != nullptr) {
     Arrival& arrival = *arrivals;

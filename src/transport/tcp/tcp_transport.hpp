@@ -19,24 +19,25 @@ namespace farandole::tcp {
 /// Messages over stream sockets, one or more per pair of ranks.
 ///
 /// Protocol  (frame.hpp has the bytes.) A message begins with a kMessage frame that carries its
-///           envelope and its first eager_bytes_max bytes, its head, of which there are 128 KiB at
-///           most unless two ranks exchange messages, and 32 KiB to another host; a message no
-///           longer than that is complete with it. The receiver pairs messages with receives in the
-///           order in which they arrive on the first connection, sets aside the head of an early
-///           one, and answers kReady as soon as the receive and the header are there; then the rest
-///           follows in kData frames. The connections of a pair share the work as link.hpp says.
-///           The head travels while the answer does, so a long message whose receive is posted
-///           rarely waits for the round trip, and nothing needs to be promised before the order is
-///           known. When nobody will want the rest, the answer is kRefuse and the send is done.
+///           envelope and its head. The head is the first eager_bytes_max bytes of the message, but
+///           at most 128 KiB unless two ranks exchange messages, and at most 32 KiB to another
+///           host. A message no longer than its head is complete with this frame. The receiver
+///           pairs messages with receives in the order in which they arrive on the first
+///           connection, and sets aside the head of an early one. It answers kReady as soon as the
+///           receive and the header are there; then the rest follows in kData frames. If the rest
+///           is not wanted, the answer is kRefuse and the send is done. The connections of a pair
+///           share the work as link.hpp says. The head travels while the answer does, so a long
+///           message whose receive is posted rarely waits for the round trip, and nothing needs to
+///           be promised before the order is known.
 /// Sends     are done once the kernel has all their bytes.
 /// cancel()  returns true at once: a frame that is partly sent is finished from a copy. Peers are
 ///           not told; a receive that waits for a cancelled send stays active until its own
-///           operation is cancelled, as it would had the send never been posted.
-/// Broken    A connection that ends, fails, or carries bytes that are no valid frame is closed
-///           and on_link_lost called. That names no culprit: transfers stay active until
+///           operation is cancelled, as if the send had never been posted.
+/// Broken    A connection that ends, fails, or carries bytes that are no valid frame is closed, and
+///           on_link_lost is called. That names no culprit: transfers stay active until
 ///           peer_failed() or cancel().
-/// Ending    The destructor closes the sockets. What was sent before still arrives if every
-///           message of the peer has been received; else the system may drop it.
+/// Ending    The destructor closes the sockets. What was sent before still arrives if every message
+///           of the peer has been received; else the system may drop it.
 /// Sleeping  post() only queues: call progress() until it returns false before sleeping on
 ///           wait_fd().
 /// Threads, memory, match, blocking: as Transport says.
@@ -44,21 +45,23 @@ class TcpTransport final : public Transport {
  public:
   struct Options {
     int connection_count = 4;  // per pair of ranks, 1 to 64, equal on all ranks
-    /// Of those at most between ranks of one host, whose data no second one makes faster: allgather
-    /// of 32 MiB on two ranks took 9.4 ms with four, 8.8 with two; of 512 KiB 94 and 83 us.
+    /// Limit of connection_count between ranks of one host, where a second connection for data
+    /// makes nothing faster: allgather of 32 MiB on two ranks took 9.4 ms with four
+    /// connections, 8.8 with two; of 512 KiB 94 and 83 us.
     int near_connection_count_max = 2;
     Bytes eager_bytes_max{512 << 10};  // a multiple of 16, up to kHeadBytesMax
     Bytes segment_bytes{256 << 10};    // of a data frame, half more where nothing comes in; a
                                        // multiple of 16, up to kSegmentBytesMax
-    /// In progress(), at most once per peer and before peer_failed() of it.
+    /// Called in progress(), at most once per peer, and not after peer_failed() of that peer.
     std::function<void(Rank)> on_link_lost;
   };
 
   /// `rank_count`: as many as there may ever be. `connector` outlives the transport.
+  ///
   /// Errors    kInvalidArgument naming the option, kInternal when the system refuses.
   static Result<std::unique_ptr<TcpTransport>> create(Rank self, int rank_count,
                                                       Connector& connector, Options options);
-  /// The same with a connector of its own.
+  /// The same with a connector that the transport owns.
   static Result<std::unique_ptr<TcpTransport>> create(Rank self, int rank_count,
                                                       std::unique_ptr<Connector> connector,
                                                       Options options);
@@ -77,9 +80,9 @@ class TcpTransport final : public Transport {
 
  private:
   enum class Stage : std::uint8_t { kNone, kConnecting, kConnected, kFailed };
-  // Calls of progress() one after the other that write and do not read.
+  // Consecutive calls of progress() that write and do not read.
   static constexpr int kUnpolledMax = 8;
-  struct Fresh {  // connected, on the way to the driver
+  struct Fresh {  // connected sockets on the way to the driver
     Rank peer;
     std::vector<int> sockets;
   };
@@ -107,7 +110,7 @@ class TcpTransport final : public Transport {
 
   std::mutex mutex_;
   std::condition_variable stage_changed_;
-  std::vector<Stage> stages_;  // index = rank; guarded by mutex_, as fresh_
+  std::vector<Stage> stages_;  // index = rank; guarded by mutex_, like fresh_
   std::vector<Fresh> fresh_;
   std::atomic<bool> has_fresh_ = false;
 };
