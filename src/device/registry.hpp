@@ -24,13 +24,14 @@ class DeviceRegistry {
   /// The device in whose memory `pointer` lies; the CPU if no other device owns it.
   std::shared_ptr<Device> owner(const void* pointer) const;
   /// Whether both lie in the memory of one device.
-  bool owns_alike(const void* a, const void* b) const {
-    return !any_.load(std::memory_order_acquire) || a == b || owner(a) == owner(b);
+  static bool owns_alike(const void* a, const void* b) {
+    if (!any_.load(std::memory_order_acquire) || a == b) return true;
+    return instance().owner(a) == instance().owner(b);
   }
 
  private:
   DeviceRegistry() = default;
-  std::atomic<bool> any_{false};  // most processes have none: they take no lock
+  static inline std::atomic<bool> any_{false};  // most processes have none: they take no lock
   const std::shared_ptr<Device> cpu_ = std::make_shared<CpuDevice>();
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Device>> added_;

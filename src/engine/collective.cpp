@@ -35,6 +35,7 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
       spec_(std::move(spec)),
       whole_(spec_.bound->is_whole()),
       to_memory_(outgrows_caches(spec_.bound->terms())),
+      works_at_once_(spec_.device->works_at_once()),
       live_(live_actions_of(*spec_.bound)),
       binder_(spec_.bound->binder()) {
   set_buffers(spec_.in, spec_.out);
@@ -127,7 +128,7 @@ bool CollectiveOperation::work_on(const LocalWork& work, bool& moved) {
   work_ = Device::kDone;
   if (worked_ < work.count) {
     const Count left = work.count - worked_;
-    const Count now = device.works_at_once() ? std::min(left, kPiece) : left;
+    const Count now = works_at_once_ ? std::min(left, kPiece) : left;
     work_ = device.start(piece(work, worked_, now));
     worked_ += now;
     moved = true;
@@ -229,12 +230,12 @@ void CollectiveOperation::attach(LiveAction& live, const BoundAction& bound) {
   live.send.along = live.send.context == nullptr ? nullptr : &CollectiveOperation::copy_along;
   live.receive.behind = behind;
   live.receive.leads_sends = bound.leads_sends;
-  const bool consumes = bound.reduces() && spec_.device->works_at_once();
+  const bool consumes = bound.reduces() && works_at_once_;
   live.receive.consume = consumes ? &CollectiveOperation::consume : nullptr;
 }
 
 void CollectiveOperation::make_room_for_arrivals(const BoundRound& round) {
-  if (spec_.device->works_at_once()) return;
+  if (works_at_once_) return;
   std::size_t bytes = 0;
   for (const LiveAction& live : std::span(live_).subspan(round.first, round.count)) {
     if (live.receives() && live.bound->reduces()) bytes += live.bound->bytes.value();
@@ -245,7 +246,7 @@ void CollectiveOperation::make_room_for_arrivals(const BoundRound& round) {
 void CollectiveOperation::open_round() {
   std::byte* arrival = arrivals_.data();
   for (LiveAction& live : round()) {
-    if (spec_.device->works_at_once()) break;
+    if (works_at_once_) break;
     if (!live.receives() || !live.bound->reduces()) continue;
     live.arrival = arrival;
     arrival += live.bound->bytes.value();

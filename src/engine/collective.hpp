@@ -138,6 +138,7 @@ class CollectiveOperation final : public Operation {
   std::array<std::byte*, 3> buffers_{};  // by Buffer
   const bool whole_;                     // whether live_ holds a whole run or one round
   const bool to_memory_;                 // copies leave the caches
+  const bool works_at_once_;             // the device
   std::vector<LiveAction> live_;
   std::size_t entered_ = 0;       // rounds
   BoundRound round_;              // the current one

@@ -32,10 +32,12 @@ std::optional<std::int64_t> in_offset(const Arguments& arguments, const Extent& 
 /// Whether two calls differ at most in their addresses, and overlap alike. Both or neither must
 /// have an output: on a rank that is not the root of a reduce, the library allocates a missing one.
 bool alike(const Arguments& a, const Arguments& b, const Extent& extents) {
-  if ((a.out == nullptr) != (b.out == nullptr)) return false;
-  return a.count == b.count && a.collective == b.collective && a.dtype == b.dtype &&
-         a.reduction == b.reduction && a.root == b.root &&
-         in_offset(a, extents) == in_offset(b, extents);
+  if (a.count != b.count || a.collective != b.collective || a.dtype != b.dtype ||
+      a.reduction != b.reduction || a.root != b.root) {
+    return false;
+  }
+  if (a.in == b.in && a.out == b.out) return true;
+  return (a.out == nullptr) == (b.out == nullptr) && in_offset(a, extents) == in_offset(b, extents);
 }
 
 /// Whether the operation has succeeded and nothing else holds it any more.
@@ -76,8 +78,8 @@ OperationCache::Lease OperationCache::renewed(Entry& entry, const Call& call, co
       !alike(entry.arguments, arguments, entry.extents) || entry.size_shift != options.size_shift ||
       entry.deterministic != options.deterministic || entry.purpose != options.purpose ||
       entry.algorithm != options.algorithm || !is_free(entry.operation) ||
-      !DeviceRegistry::instance().owns_alike(entry.arguments.in, arguments.in) ||
-      !DeviceRegistry::instance().owns_alike(entry.arguments.out, arguments.out)) {
+      !DeviceRegistry::owns_alike(entry.arguments.in, arguments.in) ||
+      !DeviceRegistry::owns_alike(entry.arguments.out, arguments.out)) {
     return Lease();
   }
   if (entry.arguments.in != arguments.in || entry.arguments.out != arguments.out) {
