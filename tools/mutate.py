@@ -46,7 +46,10 @@ FILES = (
     *("src/transport/tcp/*.cpp", "src/engine/*.hpp", "src/frontend/operation_cache.hpp"),
     *("src/transport/shm/*.hpp", "src/transport/tcp/*.hpp"),
 )
-SUITES = ("unit_engine", "unit_transport", "conformance", "simulation", "unit_frontend")
+SUITES = (
+    *("unit_engine", "unit_transport", "conformance", "simulation", "collectives"),
+    "unit_frontend",
+)
 CORES = 2
 # Resident, per test program: the kernel's limits count address space, which tests reserve freely.
 MEMORY_BYTES_MAX = 6 << 30

@@ -639,6 +639,9 @@ def reduce_into(
 ) -> None:
     """target (+)= source with the library's kernel; both are addresses of `count` elements."""
 
+def line_seconds(core: int, other: int) -> float | None:
+    """How long a cache line takes from one core to the other; none if it cannot be measured."""
+
 def algorithms() -> list[dict[str, str]]:
     """collective, name, summary, cost, needs, options, ranks_max, source."""
 

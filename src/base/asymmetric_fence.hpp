@@ -59,6 +59,8 @@ class AsymmetricFence {
     if (users_ <= 1) interrupts_.store(false, std::memory_order_relaxed);
   }
   static bool enabled() { return enabled_.load(std::memory_order_relaxed); }
+  /// Whether heavy() has an effect: while the fence is enabled, or another job may rely on it.
+  static bool interrupts() { return interrupts_.load(std::memory_order_relaxed); }
 
   /// For the frequent side. Either its later loads see what the rare side stored before heavy(), or
   /// the rare side's loads after heavy() see this store.
@@ -73,7 +75,7 @@ class AsymmetricFence {
   }
   /// For the rare side, between its sequentially consistent store and its loads.
   static void heavy() {
-    if (interrupts_.load(std::memory_order_relaxed)) call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    if (interrupts()) call(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   }
 
  private:

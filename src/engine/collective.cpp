@@ -229,7 +229,6 @@ void CollectiveOperation::attach(LiveAction& live, const BoundAction& bound) {
   live.send.context = index_of(bound.along);
   live.send.along = live.send.context == nullptr ? nullptr : &CollectiveOperation::copy_along;
   live.receive.behind = behind;
-  live.receive.leads_sends = bound.leads_sends;
   const bool consumes = bound.reduces() && works_at_once_;
   live.receive.consume = consumes ? &CollectiveOperation::consume : nullptr;
 }

@@ -74,14 +74,10 @@ class Operation : public std::enable_shared_from_this<Operation> {
   /// Since when it has not moved, as far as look() has seen; none once this rank or another one has
   /// claimed it, see Claim.
   std::optional<Clock::time_point> still_since() const {
-    return !watch_ || watch_->claimed ? std::nullopt : std::optional(watch_->moved_at);
+    return !watch_ || claimed_ ? std::nullopt : std::optional(watch_->moved_at);
   }
   /// All ranks hear, or have heard, the claim that this rank would make.
-  void set_claimed() {
-    if (!started_) return;  // it makes no claim before its input is there
-    if (!watch_) look(Clock::now());
-    watch_->claimed = true;
-  }
+  void set_claimed() { claimed_ = true; }
   const Group& group() const { return *terms_.group; }
   /// The id of a collective, which is the same on all ranks of the group; none otherwise.
   virtual const OperationId* id() const { return nullptr; }
@@ -128,6 +124,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
     terms_.gate = gate;
     terms_.submitted = submitted;
     watch_.reset();
+    claimed_ = false;
     started_ = false;
     handed_over = false;
     phase_.store(kRunning, std::memory_order_relaxed);
@@ -137,6 +134,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   const Transfer* disagreement_ = nullptr;
   std::optional<Error> trouble_;
   bool failing_ = false;
+  bool claimed_ = false;  // also before its input is there
   Result<void> outcome_;
 
  private:
@@ -150,7 +148,6 @@ class Operation : public std::enable_shared_from_this<Operation> {
   struct Watch {
     Clock::time_point deadline, moved_at;
     std::uint64_t progress = 0;
-    bool claimed = false;
   };
 
   OperationTerms terms_;

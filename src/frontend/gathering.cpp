@@ -56,15 +56,14 @@ Rank first_of(const GroupKey& key) {
   return Rank{key.ranks.front()};
 }
 
-/// kGroupNumbers, the first member's rank, and a count, in 31 bits.
+}  // namespace
+
 std::optional<std::uint32_t> group_number(Rank first, std::size_t world_size, std::uint32_t count) {
   constexpr int kBits = std::countr_zero(kGroupNumbers);
   const int count_bits = kBits - static_cast<int>(std::bit_width(world_size - 1));
   if (count_bits < 0 || count >= std::uint64_t{1} << count_bits) return std::nullopt;
   return kGroupNumbers | static_cast<std::uint32_t>(first.value()) << count_bits | count;
 }
-
-}  // namespace
 
 Result<std::uint32_t> Gathering::gather(Rank self, const Members& members, const GroupKey& key,
                                         Deadline deadline, const Flood& flood) {

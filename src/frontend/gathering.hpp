@@ -25,6 +25,10 @@ namespace farandole {
 /// Communicators of create_group() are numbered from here on, those of split() below.
 inline constexpr std::uint32_t kGroupNumbers = std::uint32_t{1} << 30;
 
+/// The number of the communicator that `first` makes after it has made `count` others:
+/// kGroupNumbers, the first member's rank, and the count, in 31 bits. None if `count` does not fit.
+std::optional<std::uint32_t> group_number(Rank first, std::size_t world_size, std::uint32_t count);
+
 /// Names a communicator that is to be made: its ranks in order, its parent, and the caller's tag,
 /// which tells apart two that are made at the same time. Ranks are world ranks.
 struct GroupKey {

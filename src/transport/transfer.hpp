@@ -98,9 +98,6 @@ struct Receive : Transfer {
   /// message are delivered than of that one. So the operand of a piece may be the result of the
   /// other receive's piece, read while it is in the cache. See Capabilities::follows.
   const Receive* behind = nullptr;
-  /// Sends are behind this receive (Send::behind): a transport may deliver in small pieces and let
-  /// these sends read each piece while it is in the first-level cache.
-  bool leads_sends = false;
 
   /// Passes one piece to `consume` or copies it to `target`; does nothing for length 0.
   void deliver(Bytes offset, const std::byte* data, Bytes length);
@@ -114,13 +111,11 @@ struct Send : Transfer {
   /// Capabilities::follows.
   const Receive* behind = nullptr;
   /// A transport that copies the source itself may call this after each piece, with the number of
-  /// bytes that it has read so far. If it writes them through the caches, a piece has kAlongBytes
-  /// or less: whatever else is made of the source then finds it in the first-level cache.
+  /// bytes that it has read so far: whatever else is made of the source then finds it in a cache.
   Along along = nullptr;
   void* context = nullptr;
   /// Set by a transport that leaves the source to its peer, and so never calls `along`.
   bool peer_reads = false;
-  static constexpr std::size_t kAlongBytes = std::size_t{8} << 10;
 
   /// Bytes of the source that are there, from its beginning.
   Bytes available() const {

@@ -11,6 +11,8 @@ about, does not.
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,6 +65,10 @@ def test_by_itself_it_starts_ranks(transport: str, tmp_path: Path) -> None:
     assert done.stdout.count("within a host   exchange") == 6  # 0 B to 64 KiB
     assert done.stdout.count("within a host   allreduce") == 6
     assert f"wrote {file}" in done.stdout
+    cores = sorted(os.sched_getaffinity(0))
+    times = re.findall(r"^ *(\d+) +(\d+) +(\d+) ns *$", done.stdout, re.M)
+    assert [(int(a), int(b)) for a, b, _ in times] == [(cores[0], core) for core in cores[1:65]]
+    assert all(int(ns) > 0 for *_, ns in times)
 
 
 # Goal: in a job it measures between that job's ranks, within hosts and between them, one pair and

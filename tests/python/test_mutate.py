@@ -224,6 +224,15 @@ def test_a_listed_mutant_is_not_tried(toy: mutate.Project, tmp_path: Path) -> No
     assert (record["verdict"], record["by"]) == ("equivalent", "nobody reads it")
 
 
+# Goal: an entry whose line has moved or gone is noticed, since it would excuse nothing.
+def test_listed_mutants_are_of_lines_that_are_there() -> None:
+    listed = mutate.reasons(mutate.EQUIVALENT)
+    assert listed
+    for file, before, _ in listed:
+        lines = (mutate.ROOT / file).read_text().splitlines()
+        assert before in [line.strip() for line in lines], f"{file}: {before}"
+
+
 def test_a_patch_is_tried_like_a_mutant(toy: mutate.Project, tmp_path: Path) -> None:
     patch = tmp_path / "limit.patch"
     name = "src/toy/toy.cpp"

@@ -157,7 +157,7 @@ def test_only_shared_memory_is_a_memory() -> None:
     samples = tuple(timed(Fit(5e-6, 2e-6, 0.1e-9, 0.0, 1e-10), "host", 4))
     hubs = {}
     for transport in ("shm", "tcp"):
-        measured = Measurements(1, 4, (transport,), samples, 1e-10, 0.5e-10)
+        measured = Measurements(1, 4, (transport,), samples, 1e-10, 0.5e-10, ())
         machine = probed.describe(measured, probed.hops(measured), "made").machine()
         hubs[transport] = machine.nodes[4]
         chosen = _native.choose(machine, "broadcast", 2**20, 4)
@@ -180,7 +180,7 @@ def test_sharing_becomes_a_machine() -> None:
     samples = timed(host, "host", 4) + exchanges(pairs, "host", 2, 2)
     samples += exchanges(pairs, "host", 2, 1) + timed(rack, "rack", 2)
     samples += exchanges(shared, "rack", 2, 4)
-    measured = Measurements(2, 4, ("shm", "tcp"), tuple(samples), 1e-10, 0.5e-10)
+    measured = Measurements(2, 4, ("shm", "tcp"), tuple(samples), 1e-10, 0.5e-10, ())
     found = probed.hops(measured)
     description = probed.describe(measured, found, "made")
     assert machines.parse(machines.as_toml(description), "made") == description

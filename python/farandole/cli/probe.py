@@ -34,7 +34,8 @@ def probe(
     As the command of a job, with `farandole run -n 8 -H node1:4,node2:4 farandole probe -o FILE`,
     it measures between the ranks of that job; by itself it starts ranks on this machine. Run it
     with as many ranks as the jobs to predict, as cores that ranks share cost time. Prints what was
-    measured beside what the fitted costs say, with the error. JSON has every time.
+    measured beside what the fitted costs say, with the error, and how far the cores of the first
+    host are from each other. JSON has every time.
     """
     if end < _SIZE_BYTES_MIN:
         raise typer.BadParameter(f"--end is {end}, allowed is 64K or more")
@@ -71,6 +72,8 @@ def _report(measured: Measurements, output: Path, name: str, json: Path | None) 
         probed.sample_rows(found),
         probed.rate_rows(found),
         probed.cost_rows(found),
+        probed.line_rows(measured),
     ):
-        print_table(rows, list(rows[0]), wrapped=())
+        if rows:
+            print_table(rows, list(rows[0]), wrapped=())
     print(f"wrote {output}")

@@ -13,6 +13,7 @@ how they share the way out.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -35,6 +36,17 @@ _LOCAL_BYTES = 4 << 20
 _PASSED_BYTES = (4, 64)
 _SHARING_BYTES_MIN = 1 << 16  # from here on a rate can be seen
 _ITEM_BYTES = 4
+_CORES = 1024  # those that a thread can be bound to
+_LINES_MAX = 64
+
+
+@dataclass(frozen=True)
+class LineTime:
+    """A cache line's way from one core to another of the first rank's host."""
+
+    core: int
+    other: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,7 @@ class Measurements:
     samples: tuple[Sample, ...]
     reduce_per_byte: float
     copy_per_byte: float
+    lines: tuple[LineTime, ...]
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,7 @@ class Probe:
             samples=samples,
             reduce_per_byte=self._reduce_per_byte(),
             copy_per_byte=self._copy_per_byte(),
+            lines=self._lines(),
         )
 
     def _measured(self, wanted: Sequence[_Wanted]) -> tuple[Sample, ...]:
@@ -195,6 +209,21 @@ class Probe:
     def _copy_per_byte(self) -> float:
         target, source = np.zeros(_LOCAL_BYTES, np.uint8), np.ones(_LOCAL_BYTES, np.uint8)
         return self._per_byte(lambda: np.copyto(target, source))
+
+    def _lines(self) -> tuple[LineTime, ...]:
+        """From the first core of the first rank's host to the others that its ranks may use; empty
+        on all other ranks, which wait."""
+        cores = np.zeros(_CORES, np.uint8)
+        cores[[core for core in os.sched_getaffinity(0) if core < _CORES]] = 1
+        self._node.allreduce(cores, cores, "max")
+        first, *others = np.flatnonzero(cores).tolist()
+        found = tuple(
+            LineTime(first, other, seconds)
+            for other in (others[:_LINES_MAX] if self._world.rank == 0 else [])
+            if (seconds := _native.line_seconds(first, other)) is not None
+        )
+        self._world.barrier()
+        return found
 
     def _per_byte(self, call: Callable[[], Any]) -> float:
         return float(np.median(measure(self._world, call, _LOCAL_BUDGET))) / 1e6 / _LOCAL_BYTES

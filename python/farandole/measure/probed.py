@@ -200,5 +200,17 @@ def cost_rows(found: Mapping[str, Hop]) -> list[dict[str, str]]:
     ]
 
 
+def line_rows(measured: Measurements) -> list[dict[str, str]]:
+    """How far from each other the cores of the first rank's host are: none if they share a core."""
+    return [
+        {
+            "from core": str(line.core),
+            "to core": str(line.other),
+            "a cache line takes": f"{line.seconds * 1e9:.0f} ns",
+        }
+        for line in measured.lines
+    ]
+
+
 def _median(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]

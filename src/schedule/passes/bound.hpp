@@ -41,7 +41,6 @@ struct BoundAction {
   bool streams = false;    // may follow another transfer piece by piece, or be followed so
   // Set by the passes.
   bool held = false;             // until the action before it is done
-  bool leads_sends = false;      // a receive: sends are behind it
   std::uint32_t behind = kNone;  // the receive that it may not run ahead of
   std::uint32_t rides = kNone;   // a local copy: the send of its source during which it is made
   std::uint32_t along = kNone;   // a send: the copy that rides it

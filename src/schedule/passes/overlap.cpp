@@ -200,7 +200,6 @@ bool join(const BoundTerms& terms, Actions actions, BoundRound& first, const Bou
   const std::uint32_t fills = flows_into(terms, actions, first, second);
   if (fills == kNone && !copies_beside(terms, actions, first, second)) return false;
   if (fills != kNone) {
-    actions[fills].leads_sends = true;
     for (BoundAction& one : actions_of(actions, second)) {
       if (one.sends()) one.behind = fills;
     }

@@ -24,8 +24,6 @@ constexpr std::array kSwitches = {
     Switch{"past_caches", &CopyPaths::past_caches},
     Switch{"asks_ahead", &CopyPaths::asks_ahead},
     Switch{"timed", &CopyPaths::timed},
-    Switch{"sent_on", &CopyPaths::sent_on},
-    Switch{"along", &CopyPaths::along},
 };
 
 /// Whether a rank that reads one piece of each rank's input still has them in its own cache when it

@@ -40,9 +40,7 @@ struct CopyPaths {
   bool kernel = true;        // the kernel copies between two ranks' ordinary memory
   bool past_caches = true;   // copies to memory that is in no cache go past the caches
   bool asks_ahead = true;    // copies to buffers beyond the core's own cache prefetch
-  bool timed = true;    // copies to lines that a peer has read are timed, and go the faster way
-  bool sent_on = true;  // a sum is sent on piece by piece while it is in the first-level cache
-  bool along = true;    // a source that is also copied is staged in small steps, see Send::along
+  bool timed = true;  // copies to lines that a peer has read are timed, and go the faster way
 
   /// All switches on, except those that `without` names, separated by commas.
   ///
@@ -114,17 +112,9 @@ class CopyPolicy {
   /// Whether a target has left the caches by the time that the sender, which has read it as input
   /// of a sum, writes the sum there.
   bool puts_to_memory(std::size_t of_all) const { return of_all >= put_cached_max_; }
-  /// How many of `bytes` a receive delivers at a time before the sends behind it go on.
-  std::size_t sent_on_bytes(std::size_t bytes, bool leads_sends, std::size_t of_all) const {
-    const bool in_pieces =
-        paths_.sent_on && leads_sends && cached(of_all) && bytes > 2 * kSentOnBytes;
-    return in_pieces ? kSentOnBytes : bytes;
-  }
 
  private:
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
-  static constexpr std::size_t kSentOnBytes = std::size_t{16} << 10;
-  static_assert(kSentOnBytes % Receive::kPieceAlignment == 0);
 
   CopyPaths paths_;
   CorePair pair_ = CorePair::kNear;

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "transport/shm/outbox.hpp"
-
 namespace farandole::shm {
 
 void reply(Peer& peer, std::uint64_t entry, Reply answer) {
@@ -24,7 +22,8 @@ void Delivery::deliver(const CopyPolicy& policy, Receive& receive, const std::by
   step_.spend(cached ? kCachedSteps * bytes : bytes);
   step_.moved = true;  // also for an empty message
   if (receive.consume != nullptr) {
-    consume(receive, data, bytes, policy.sent_on_bytes(bytes, receive.leads_sends, of_all));
+    receive.consume(receive.context, receive.moved, data, Bytes{bytes});
+    receive.moved += Bytes{bytes};
     return;
   }
   std::byte* target = receive.target + receive.moved.value();
@@ -36,17 +35,6 @@ void Delivery::deliver(const CopyPolicy& policy, Receive& receive, const std::by
     policy.to_own(of_all)(target, data, bytes);
   }
   receive.moved += Bytes{bytes};
-}
-
-/// Delivers piece by piece; after each, the sends behind the receive go on.
-void Delivery::consume(Receive& receive, const std::byte* data, std::size_t bytes,
-                       std::size_t piece_bytes) {
-  for (std::size_t at = 0; at < bytes; at += piece_bytes) {
-    const Bytes piece{std::min(bytes - at, piece_bytes)};
-    receive.deliver(receive.moved, data + at, piece);
-    receive.moved += piece;
-    if (piece_bytes < bytes) outbox_.advance();
-  }
 }
 
 void Delivery::finish(Receive& receive) {

@@ -13,8 +13,6 @@
 
 namespace farandole::shm {
 
-class Outbox;
-
 // What an accepted receive keeps of its announcement: `handle` is where the source is, `phase` the
 // index of the entry.
 inline constexpr std::uint64_t kPut = Announcement::kStaged - 1;  // no source: the sender writes
@@ -37,9 +35,7 @@ void reply(Peer& peer, std::uint64_t entry, Reply answer);
 /// Threads   the engine's driver only.
 class Delivery {
  public:
-  /// `outbox` moves the sends that are behind a receive while that receive is delivered.
-  Delivery(std::size_t ranks_on_host, Outbox& outbox)
-      : ranks_on_host_(ranks_on_host), outbox_(outbox) {}
+  explicit Delivery(std::size_t ranks_on_host) : ranks_on_host_(ranks_on_host) {}
 
   /// Begins a step: one call of Inbox::advance().
   void begin_step() { step_.begin(kStepBytes); }
@@ -71,10 +67,7 @@ class Delivery {
   static constexpr std::size_t kStepBytes = std::size_t{1} << 20;
   static constexpr std::size_t kCachedSteps = 4;
 
-  void consume(Receive& receive, const std::byte* data, std::size_t bytes, std::size_t piece_bytes);
-
   const std::size_t ranks_on_host_;
-  Outbox& outbox_;
   SharedCopy shared_copy_;
   Step step_;
   std::uint64_t received_bytes_ = 0;

@@ -18,10 +18,10 @@ Announcement announcement_in(const std::byte* payload) {
 
 }  // namespace
 
-Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Places& places, Outbox& outbox)
+Inbox::Inbox(std::size_t rank_count, const Peers& peers, const Places& places)
     : peers_(peers),
       matcher_(rank_count, {.block = Bytes{in_slot_max(peers.local.size())}}),
-      delivery_(peers.local.size(), outbox),
+      delivery_(peers.local.size()),
       in_place_(delivery_),
       put_(places, delivery_, in_place_) {}
 

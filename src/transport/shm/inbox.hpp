@@ -10,7 +10,6 @@
 #include "transport/shm/delivery.hpp"
 #include "transport/shm/in_place.hpp"
 #include "transport/shm/layout.hpp"
-#include "transport/shm/outbox.hpp"
 #include "transport/shm/peer.hpp"
 #include "transport/shm/places.hpp"
 #include "transport/shm/put.hpp"
@@ -24,7 +23,7 @@ namespace farandole::shm {
 /// Threads   the engine's driver only.
 class Inbox {
  public:
-  Inbox(std::size_t rank_count, const Peers& peers, const Places& places, Outbox& outbox);
+  Inbox(std::size_t rank_count, const Peers& peers, const Places& places);
 
   void post(Receive& receive);
 

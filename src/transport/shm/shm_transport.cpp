@@ -140,7 +140,7 @@ Result<void> ShmTransport::lay_out() {
   if (!pipes) return pipes.error();
   rings_ = *rings;
   outbox_ = std::make_unique<shm::Outbox>(memory_, places_, *entries, *pipes, ranks_on_host);
-  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, places_, *outbox_);
+  inbox_ = std::make_unique<shm::Inbox>(members_.size(), peers_, places_);
   header_of(memory_).entries = offset_in(memory_, *entries);
   shm::publish(header_of(memory_).rings, offset_in(memory_, rings_));
   return {};

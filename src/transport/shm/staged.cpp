@@ -115,14 +115,8 @@ bool Sender::stage(Pipe& pipe, const Send& send, Step& step) {
 /// Copies the next bytes of the source into a block.
 void Sender::fill(Pipe& pipe, const Send& send, std::byte* target, std::size_t bytes) {
   const CopyPolicy& policy = entries_.peer_of(send.handle).policy;
-  const bool in_steps =
-      send.along != nullptr && policy.paths().along && !pipe.shared_copy.past_cache();
-  const std::size_t step = in_steps ? Send::kAlongBytes : bytes;
-  for (std::size_t at = 0; at < bytes; at += step) {
-    const std::size_t piece = std::min(step, bytes - at);
-    policy.to_shared(pipe.shared_copy, target + at, pipe.source + pipe.staged + at, piece);
-    if (send.along != nullptr) send.along(send.context, Bytes{pipe.staged + at + piece});
-  }
+  policy.to_shared(pipe.shared_copy, target, pipe.source + pipe.staged, bytes);
+  if (send.along != nullptr) send.along(send.context, Bytes{pipe.staged + bytes});
 }
 
 /// Looks at the readers' counters only once the pipe has been filled: each look takes a counter's

@@ -76,5 +76,29 @@ TEST(AsymmetricFence, OneSideSeesTheOther) {
   munmap(memory, sizeof(Shared));
 }
 
+// Goal: a job that must do without the fence does not take it from the jobs that use it; only when
+// none is left does the next one find it enabled again.
+TEST(AsymmetricFence, JobsThatUseItKeepIt) {
+  const bool able = AsymmetricFence::enable();
+  {
+    const AsymmetricFence::User first;
+    {
+      const AsymmetricFence::User second;
+      AsymmetricFence::disable();
+      EXPECT_FALSE(AsymmetricFence::enabled());
+      EXPECT_EQ(AsymmetricFence::interrupts(), able) << "the first may rely on it";
+    }
+    const AsymmetricFence::User third;
+    EXPECT_FALSE(AsymmetricFence::enabled()) << "the first knows of a rank without it";
+  }
+  {
+    const AsymmetricFence::User alone;
+    EXPECT_EQ(AsymmetricFence::enabled(), able);
+    AsymmetricFence::disable();
+    EXPECT_FALSE(AsymmetricFence::interrupts()) << "nobody else relies on it";
+  }
+  EXPECT_EQ(AsymmetricFence::enable(), able);
+}
+
 }  // namespace
 }  // namespace farandole::testing

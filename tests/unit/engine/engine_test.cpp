@@ -56,7 +56,7 @@ class TwoEngines : public ::testing::Test {
   }
 
   /// A barrier whose messages say `count`, in the background.
-  std::shared_ptr<CollectiveOperation> start(int rank, std::uint64_t count) {
+  std::shared_ptr<CollectiveOperation> start(int rank, std::uint64_t count, const Gate& gate = {}) {
     auto group = std::make_shared<Group>(pair());
     group->self = Rank{rank};
     group->transports = {nullptr, nullptr};
@@ -68,7 +68,7 @@ class TwoEngines : public ::testing::Test {
     auto verified = verify(synchronized(std::move(schedule)));
     EXPECT_TRUE(verified);
     CollectiveSpec spec;
-    spec.terms = {std::move(group), "", {}, 60s, 0};
+    spec.terms = {std::move(group), "", gate, 60s, 0};
     spec.device = std::make_shared<CpuDevice>();
     Binding binding;
     binding.program = std::make_shared<const Program>(specialize(*verified, rank));
@@ -130,6 +130,24 @@ TEST_F(TwoEngines, OneClaimIsEnough) {
   ASSERT_TRUE(ends(0, *waiting) && ends(1, *late));
   EXPECT_TRUE(waiting->outcome() && late->outcome());
   EXPECT_EQ(flooded(0) + flooded(1), 0u);
+}
+
+// The claim comes after the call and before its input: the gate opens only then.
+TEST_F(TwoEngines, WhoHasHeardTheSameBeforeItsInputIsThereIsSilent) {
+  join(0);
+  std::atomic<std::uint32_t> word{0};
+  auto waiting = start(0, 7, {.in = &word, .in_value = 1});
+  EXPECT_FALSE(ends(0, *waiting, 50ms));
+  const Claim early{{0, 0}, Rank{0}, Rank{1}, {.count = 7}};
+  engine(0).notice(Rank{1}, encode(std::array{early}));
+  EXPECT_FALSE(ends(0, *waiting, 50ms));
+  word.store(1, std::memory_order_release);
+  EXPECT_FALSE(ends(0, *waiting, 300ms));
+  EXPECT_EQ(flooded(0), 0u);
+  join(1);
+  auto late = start(1, 7);
+  ASSERT_TRUE(ends(0, *waiting) && ends(1, *late));
+  EXPECT_TRUE(waiting->outcome() && late->outcome());
 }
 
 TEST_F(TwoEngines, WhoHasHeardTheSameIsSilent) {

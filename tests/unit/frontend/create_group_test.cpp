@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <random>
@@ -226,6 +227,29 @@ TEST_P(CreateGroup, BadLists) {
 
 INSTANTIATE_TEST_SUITE_P(All, CreateGroup, ::testing::Values("inproc", "shm", "tcp"),
                          [](const auto& transport) { return transport.param; });
+
+// Goal: no two first members pick one number, none picks one of split()'s or one with the highest
+// bit, and a rank that has used up its share is refused.
+TEST(Gathering, NumbersAreApart) {
+  for (const std::uint32_t size : {1U, 2U, 3U, 8U, 9U, 27'600U}) {
+    std::uint32_t count_max = kGroupNumbers / std::bit_ceil(size) - 1;
+    std::set<std::uint32_t> numbers;
+    const std::set<std::uint32_t> ranks = {0, size / 2, size - 1};
+    const std::set<std::uint32_t> counts = {0, 1, count_max / 2, count_max - 1, count_max};
+    for (const std::uint32_t rank : ranks) {
+      const Rank first{static_cast<std::int32_t>(rank)};
+      for (const std::uint32_t count : counts) {
+        const auto number = group_number(first, size, count);
+        ASSERT_TRUE(number) << rank << " of " << size << ", " << count;
+        EXPECT_GE(*number, kGroupNumbers);
+        EXPECT_LT(*number, 2 * kGroupNumbers);
+        numbers.insert(*number);
+      }
+      EXPECT_FALSE(group_number(first, size, count_max + 1));
+    }
+    EXPECT_EQ(numbers.size(), ranks.size() * counts.size()) << size;
+  }
+}
 
 // Goal: whatever comes as a message, only the words of this protocol are taken, and cut ones change
 // nothing.

@@ -57,10 +57,6 @@ TEST(CopyPolicy, ThresholdsFollowTheCaches) {
   EXPECT_TRUE(four.puts_to_memory(48 * kMiB));
   EXPECT_FALSE(policy_of(3).puts_to_memory(1024 * kMiB)) << "three pieces are at hand";
   EXPECT_FALSE(policy_of(4, "", {2 * kMiB, 32 * kMiB}).puts_to_memory(1024 * kMiB));
-  EXPECT_EQ(two.sent_on_bytes(64 * kKiB, true, kMiB), 16 * kKiB);
-  EXPECT_EQ(two.sent_on_bytes(64 * kKiB, false, kMiB), 64 * kKiB);
-  EXPECT_EQ(two.sent_on_bytes(32 * kKiB, true, kMiB), 32 * kKiB);
-  EXPECT_EQ(two.sent_on_bytes(64 * kKiB, true, 16 * kMiB), 64 * kKiB);
 }
 
 // Goal: what the system says is used within the bounds in which the thresholds mean something.
@@ -82,11 +78,9 @@ TEST(CopyPolicy, SwitchesTurnOffTheirWay) {
   EXPECT_FALSE(policy_of(2, "puts").puts(1, true));
   EXPECT_EQ(policy_of(2, "past_caches").to_memory(), &copy_bytes);
   EXPECT_EQ(policy_of(2, "asks_ahead").to_own(1024 * kMiB), &copy_bytes);
-  EXPECT_EQ(policy_of(2, "sent_on").sent_on_bytes(64 * kKiB, true, kMiB), 64 * kKiB);
   for (const auto& [name, path] : {std::pair{"in_place", &CopyPaths::in_place},
                                    {"joined_pipes", &CopyPaths::joined_pipes},
-                                   {"timed", &CopyPaths::timed},
-                                   {"along", &CopyPaths::along}}) {
+                                   {"timed", &CopyPaths::timed}}) {
     EXPECT_FALSE(policy_of(2, name).paths().*path) << name;
     EXPECT_TRUE(policy_of(2).paths().*path) << name;
   }

@@ -199,7 +199,7 @@ struct Heard {
 };
 
 // Goal: whoever makes something of a source along with its transfer hears of every part while that
-// is in the cache: of all of it, in order, in small steps; and of nothing where the peer reads it.
+// is in the cache: of all of it, in order, block by block; and of nothing where the peer reads it.
 TEST_F(Ring, TellsHowFarASourceIsRead) {
   constexpr std::size_t kBytes = 3'000'001;  // more than a pipe holds
   std::vector<std::byte> ordinary(kBytes), got(kBytes);
@@ -232,7 +232,7 @@ TEST_F(Ring, TellsHowFarASourceIsRead) {
     std::size_t before = 0;
     for (const std::size_t end : heard.ends) {
       EXPECT_GT(end, before);
-      EXPECT_LE(end - before, Send::kAlongBytes);
+      EXPECT_LE(end - before, shm::kBlockBytesMax);
       before = end;
     }
     EXPECT_EQ(before, kBytes);

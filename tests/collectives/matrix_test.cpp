@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "collectives/counters.hpp"
 #include "reduce/reduce.hpp"
-#include "unit/frontend/counters.hpp"
 #include "unit/frontend/ranks.hpp"
 
 // Goal: every allreduce gives the right result, bit for bit the same on all ranks, whatever the

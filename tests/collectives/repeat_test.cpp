@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/asymmetric_fence.hpp"
-#include "unit/frontend/counters.hpp"
+#include "collectives/counters.hpp"
 #include "unit/frontend/ranks.hpp"
 
 namespace farandole::testing {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
+#include "collectives/counters.hpp"
 #include "engine/claims.hpp"
-#include "unit/frontend/counters.hpp"
 #include "unit/frontend/ranks.hpp"
 
 namespace farandole::testing {

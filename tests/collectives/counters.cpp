@@ -1,6 +1,6 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
-#include "unit/frontend/counters.hpp"
+#include "collectives/counters.hpp"
 
 #include <dlfcn.h>
 #include <pthread.h>
