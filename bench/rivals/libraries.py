@@ -6,8 +6,8 @@ Each has the settings with which it is fastest here:
 
 - MPIs keep freed memory (MALLOC_*_THRESHOLD_), without which they take two or three times as long
   above 64 MiB.
-- Ranks are not bound, which on busy cores costs Intel MPI and oneCCL most. Where that is asked for,
-  what starts a library's ranks binds each to a core; `reference` starts its own, never bound.
+- Launchers bind no ranks, which on busy cores costs Intel MPI and oneCCL most. Where that is asked
+  for, each program binds itself before it joins its library (RIVALS_BOUND, see measure.hpp).
 - oneCCL lets the caller do the work, or where there are more ranks than cores a thread that gives
   up its core after each look: 80 us instead of 4 ms for 64 bytes on 4 ranks and 2 cores.
 - With more ranks than cores Open MPI (--oversubscribe) and Intel MPI give up their cores by
@@ -36,9 +36,9 @@ ROOT = HERE.parents[1]
 HOME = ROOT / "build" / "rivals"
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(4 << 30), "MALLOC_MMAP_THRESHOLD_": str(4 << 30)}
 
-# Gives the environment and what goes before the program, for a number of ranks, a transport and
-# whether ranks are bound to cores; None: it has no such transport.
-Start = Callable[[int, str, bool], tuple[dict[str, str], list[str]] | None]
+# Gives the environment and what goes before the program, for a number of ranks and a transport;
+# None: it has no such transport.
+Start = Callable[[int, str], tuple[dict[str, str], list[str]] | None]
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ def compiled(source: str, name: str, home: Path, *libraries: str) -> list[str]:
 # Starting
 
 
-def farandole_run(ranks: int, bound: bool) -> list[str]:
-    options = ["--oversubscribe", "--bind" if bound else "--no-bind", "-n", str(ranks)]
+def farandole_run(ranks: int) -> list[str]:
+    options = ["--oversubscribe", "--no-bind", "-n", str(ranks)]
     return [sys.executable, "-m", "farandole.cli", "run", *options, "--"]
 
 
@@ -152,9 +152,9 @@ def both(name: str, commit: str, programs: Path) -> list[Library]:
     """With ordinary buffers, and with buffers that peers read in place."""
 
     def start(buffers: str) -> Start:
-        def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]]:
+        def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]]:
             environment = {"FARANDOLE_TRANSPORT": transport, "RIVALS_BUFFERS": buffers}
-            return environment, farandole_run(ranks, bound)
+            return environment, farandole_run(ranks)
 
         return start
 
@@ -166,16 +166,15 @@ def both(name: str, commit: str, programs: Path) -> list[Library]:
 
 
 def reference(programs: Path) -> list[Library]:
-    def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]] | None:
+    def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]] | None:
         return ({"RIVALS_RANKS": str(ranks)}, []) if transport == "shm" else None
 
     return [Library("reference", "", [str(programs / "reference")], start)]
 
 
 def start_openmpi(mpiexec: str) -> Start:
-    def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]]:
-        options = ["--oversubscribe", "--allow-run-as-root"]
-        options += ["--bind-to", "core" if bound else "none"]
+    def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]]:
+        options = ["--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
         if transport == "tcp":
             options += ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp"]
             options += ["--mca", "btl_tcp_if_include", "lo"]
@@ -205,22 +204,20 @@ def mpich(programs: Path) -> list[Library]:
     home = installed("mpich", "mpich==5.0.1")
     program = compiled("mpi.cpp", "mpich.mpi", home, "mpi")
 
-    def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]]:
+    def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]]:
         environment = dict(KEEP_MEMORY)
         if transport == "tcp":
             environment |= {"MPIR_CVAR_NOLOCAL": "1"}
             environment |= {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"}
-        options = ["-bind-to", "core" if bound else "none", "-n", str(ranks)]
+        options = ["-bind-to", "none", "-n", str(ranks)]
         return environment, [str(home / "bin" / "mpiexec"), *options]
 
     return [Library("MPICH 5", version(home, "mpich"), program, start)]
 
 
 def start_intel_mpi(home: Path) -> Start:
-    def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]]:
+    def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]]:
         environment = KEEP_MEMORY | {"I_MPI_PIN": "off"}
-        if bound:
-            environment |= {"I_MPI_PIN": "on", "I_MPI_PIN_DOMAIN": "core"}
         if transport == "tcp":
             environment |= {"I_MPI_FABRICS": "ofi", "FI_PROVIDER": "tcp"}
             environment |= {"I_MPI_COLL_INTRANODE": "pt2pt"}
@@ -246,8 +243,8 @@ def oneccl(programs: Path) -> list[Library]:
     program = compiled("oneccl.cpp", "oneccl.program", home, "ccl", "mpi")
     over_mpi = start_intel_mpi(home)
 
-    def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]]:
-        environment, launcher = over_mpi(ranks, transport, bound)
+    def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]]:
+        environment, launcher = over_mpi(ranks, transport)
         worker = {"CCL_WORKER_OFFLOAD": "0"}
         if oversubscribed(ranks):
             worker = {"CCL_YIELD": "sched_yield", "CCL_SPIN_COUNT": "1"}
@@ -260,8 +257,8 @@ def gloo(programs: Path) -> list[Library]:
     """Of the interpreter that runs this. It has TCP only."""
     import torch
 
-    def start(ranks: int, transport: str, bound: bool) -> tuple[dict[str, str], list[str]]:
-        return {"GLOO_SOCKET_IFNAME": "lo"}, farandole_run(ranks, bound)
+    def start(ranks: int, transport: str) -> tuple[dict[str, str], list[str]]:
+        return {"GLOO_SOCKET_IFNAME": "lo"}, farandole_run(ranks)
 
     program = [sys.executable, str(HERE / "gloo.py")]
     return [Library("Gloo", f"of torch {torch.__version__}", program, start)]

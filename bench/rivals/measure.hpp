@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -17,6 +19,30 @@ namespace rivals {
 enum class Collective { kAllreduce, kAllreduceApart, kReducescatter, kAllgather, kBroadcast };
 inline constexpr const char* kNames[] = {"allreduce", "allreduce_apart", "reducescatter",
                                          "allgather", "broadcast"};
+
+/// Binds this process to one of the cores that it may use, ranks in turn, if RIVALS_BOUND is set.
+/// Called before a library is joined, so that it sees what it runs on. Launchers would bind each in
+/// its own way, and some refuse to where ranks share cores.
+inline void bind_if_asked(int rank) {
+  if (std::getenv("RIVALS_BOUND") == nullptr) return;
+  cpu_set_t allowed, own;
+  CPU_ZERO(&own);
+  const bool known = rank >= 0 && sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  int turn = known ? rank % CPU_COUNT(&allowed) : 0, core = 0;
+  while (known && (!CPU_ISSET(core, &allowed) || turn-- > 0)) ++core;
+  CPU_SET(core, &own);
+  if (known && sched_setaffinity(0, sizeof own, &own) == 0) return;
+  std::fprintf(stderr, "rank %d could not be bound\n", rank);
+  std::exit(1);
+}
+
+/// This process's rank as its launcher says it, or -1.
+inline int launched_rank() {
+  for (const char* name : {"FARANDOLE_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+    if (const char* rank = std::getenv(name)) return std::atoi(rank);
+  }
+  return -1;
+}
 
 /// One library, joined: p ranks, which are processes of one host.
 class Library {

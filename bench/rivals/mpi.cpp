@@ -34,5 +34,6 @@ class Mpi final : public rivals::MpiRanks {
 }  // namespace
 
 int main(int argc, char** argv) {
+  rivals::bind_if_asked(rivals::launched_rank());
   return rivals::measure_over_mpi<Mpi>(argc, argv);
 }

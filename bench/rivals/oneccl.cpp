@@ -55,6 +55,7 @@ class OneCcl final : public rivals::MpiRanks {
 }  // namespace
 
 int main(int argc, char** argv) {
+  rivals::bind_if_asked(rivals::launched_rank());
   ccl::init();
   return rivals::measure_over_mpi<OneCcl>(argc, argv);
 }

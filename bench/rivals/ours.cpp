@@ -70,6 +70,7 @@ class Ours final : public rivals::Library {
 }  // namespace
 
 int main(int argc, char** argv) {
+  rivals::bind_if_asked(rivals::launched_rank());
   auto context = farandole::Context::from_environment();
   if (!context) {
     std::fprintf(stderr, "%s\n", context.error().message.c_str());

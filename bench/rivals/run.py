@@ -91,12 +91,13 @@ def measured(
     library: Library, ranks: int, transport: str, bound: bool, arguments: list[str]
 ) -> dict[int, float]:
     """Median microseconds by size; those are missing for which it has no transport or no time."""
-    started = library.start(ranks, transport, bound)
+    started = library.start(ranks, transport)
     if started is None:
         return {}
     environment, launcher = started
     try:
         command = [*launcher, *library.program, *arguments]
+        environment = environment | ({"RIVALS_BOUND": "1"} if bound else {})
         output = run(*command, seconds_max=SECONDS_MAX, **environment)
     except RuntimeError as error:
         print(f"  {library.name}: {error}", file=sys.stderr)

@@ -159,6 +159,7 @@ int main(int argc, char** argv) {
     if (child == 0) rank = r;
     children.push_back(child);
   }
+  rivals::bind_if_asked(rank);
   Reference reference(*shared, arenas, rank, size);
   const int code = rivals::measure(reference, argc, argv);
   for (std::size_t i = 0; rank == 0 && i < children.size(); ++i) waitpid(children[i], nullptr, 0);
