@@ -3,6 +3,7 @@
 #include "engine/engine.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <mutex>
@@ -130,6 +131,27 @@ TEST_F(TwoEngines, OneClaimIsEnough) {
   ASSERT_TRUE(ends(0, *waiting) && ends(1, *late));
   EXPECT_TRUE(waiting->outcome() && late->outcome());
   EXPECT_EQ(flooded(0) + flooded(1), 0u);
+}
+
+// Goal: whoever waits gives up its core. Method: two threads wait for one operation, of which one
+// at most moves messages; both must have gone to sleep, other than by yielding.
+TEST_F(TwoEngines, WaitingThreadsSleep) {
+  join(0);
+  auto waiting = start(0, 7);
+  std::array<long, 2> sleeps{};
+  std::array<std::thread, 2> threads;
+  for (std::size_t i = 0; i < threads.size(); ++i) {
+    threads[i] = std::thread([&, i] {
+      rusage before{}, after{};
+      getrusage(RUSAGE_THREAD, &before);
+      EXPECT_FALSE(ends(0, *waiting, 500ms));
+      getrusage(RUSAGE_THREAD, &after);
+      sleeps[i] = after.ru_nvcsw - before.ru_nvcsw;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(sleeps[0], 0);
+  EXPECT_GT(sleeps[1], 0);
 }
 
 // The claim comes after the call and before its input: the gate opens only then.

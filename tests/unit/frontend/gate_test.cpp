@@ -4,8 +4,10 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -151,6 +153,46 @@ TEST_P(Gates, ADeadlineWaitsForTheInput) {
     const auto ended = request->wait();
     EXPECT_TRUE(ended) << ended.error().message;
   });
+}
+
+/// Says that its work is done only when it has been asked many times.
+class ReluctantDevice final : public Device {
+ public:
+  std::string_view name() const override { return "reluctant"; }
+  bool owns(const void*) const override { return true; }
+  bool works_at_once() const override { return false; }
+  Ticket start(const LocalWork& work) override {
+    run(work);
+    return 1;
+  }
+  bool is_done(Ticket) override { return ++asked_ >= kEnough; }
+
+ private:
+  static constexpr int kEnough = 100'000;  // an engine that sleeps in between takes minutes
+  int asked_ = 0;
+};
+
+// Goal: nobody tells the engine that a device is done, so while it waits for one it keeps asking,
+// also once it would have gone to sleep. Method: an engine that does not spin.
+TEST(AwaitedDevices, AreAskedWithoutPause) {
+  const auto device = std::make_shared<ReluctantDevice>();
+  DeviceRegistry::instance().add(device);
+  ASSERT_EQ(::setenv("FARANDOLE_SPIN", "0", 1), 0);
+  {
+    Contexts contexts = make_ranks(1, "inproc");
+    ASSERT_EQ(::unsetenv("FARANDOLE_SPIN"), 0);
+    run_ranks(contexts, [](Context&, Communicator& world) {
+      const std::vector<float> in(10, 2.0F);
+      std::vector<float> out(10);
+      auto request = world.start(Collective::kAllreduce, in.data(), out.data(), Count{10},
+                                 DType::kFloat32, Reduction::kSum, Rank{0});
+      ASSERT_TRUE(request) << request.error().message;
+      const auto ended = request->wait_for(std::chrono::seconds(20));
+      EXPECT_TRUE(ended && *ended);
+      EXPECT_EQ(in, out);
+    });
+  }
+  DeviceRegistry::instance().remove(*device);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Gates, ::testing::Values("inproc", "shm", "tcp", "device"),
