@@ -34,10 +34,17 @@ bool SharedCopy::is_due(const std::byte* target, std::size_t bytes) const {
   return false;
 }
 
-/// Copies the start of a block, as a sample or to prepare the place of the next one.
+/// Copies the start of a block, as a sample or to prepare the place of the next one. A sample
+/// begins when earlier stores have left the core, and ends when its own have: else one past the
+/// cache, which waits for all, would count those of others, and one through it would leave its own
+/// out.
 void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
-  const Clock::time_point begin = next_ == Next::kPrepare ? Clock::time_point{} : now_();
-  const auto took = [&] { return (now_() - begin) * kSampleBytes / bytes; };
+  const auto drained_at = [&] {
+    drain_stores();
+    return now_();
+  };
+  const Clock::time_point begin = next_ == Next::kPrepare ? Clock::time_point{} : drained_at();
+  const auto took = [&] { return (drained_at() - begin) * kSampleBytes / bytes; };
   (next_ == Next::kPastCache ? past_ : through_)(target, source, bytes);
   switch (next_) {
     case Next::kPastCache:
