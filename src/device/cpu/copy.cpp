@@ -147,6 +147,10 @@ void copy_to_memory(void* target, const void* source, std::size_t bytes) {
   static const CopyWay::Copy way = faster_to_memory();
   way(target, source, bytes);
 }
+
+void drain_stores() {
+  _mm_mfence();
+}
 #else
 void copy_bytes(void* target, const void* source, std::size_t bytes) {
   if (bytes > 0) std::memcpy(target, source, bytes);
@@ -162,6 +166,10 @@ void copy_past_cache(void* target, const void* source, std::size_t bytes) {
 
 void copy_to_memory(void* target, const void* source, std::size_t bytes) {
   copy_bytes(target, source, bytes);
+}
+
+void drain_stores() {
+  __sync_synchronize();
 }
 
 std::span<const CopyWay> copy_ways() {

@@ -22,6 +22,9 @@ void copy_asking_ahead(void* target, const void* source, std::size_t bytes);
 /// where that is faster on this processor. The first call measures which, for 1.5 ms.
 void copy_to_memory(void* target, const void* source, std::size_t bytes);
 
+/// Waits until this thread's earlier stores, those past the cache among them, have left the core.
+void drain_stores();
+
 /// Copies of any number of bytes with loads and stores of one width.
 struct CopyWay {
   using Copy = void (*)(void* target, const void* source, std::size_t bytes);

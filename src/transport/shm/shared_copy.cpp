@@ -3,7 +3,6 @@
 #include "transport/shm/shared_copy.hpp"
 
 #include <algorithm>
-#include <atomic>
 
 namespace farandole::shm {
 
@@ -35,12 +34,13 @@ bool SharedCopy::is_due(const std::byte* target, std::size_t bytes) const {
   return false;
 }
 
-/// Copies the start of a block, as a sample or to prepare the place of the next one. A sample begins
-/// when earlier stores have left the core, and ends when its own have: else one past the cache,
-/// which waits for all, would count those of others, and one through it would leave its own out.
+/// Copies the start of a block, as a sample or to prepare the place of the next one. A sample
+/// begins when earlier stores have left the core, and ends when its own have: else one past the
+/// cache, which waits for all, would count those of others, and one through it would leave its own
+/// out.
 void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
   const auto drained_at = [&] {
-    std::atomic_thread_fence(std::memory_order_seq_cst);
+    drain_stores();
     return now_();
   };
   const Clock::time_point begin = next_ == Next::kPrepare ? Clock::time_point{} : drained_at();
