@@ -112,7 +112,7 @@ class Gathering {
   std::map<GroupKey, Calls> joined_;  // of other ranks, and not answered yet
   std::deque<Made> made_;             // by this rank: the latest, for members that missed them
   std::list<Waiting*> waiting_;       // calls of this rank
-  std::map<std::int32_t, Departure> gone_;
+  std::vector<Departure> gone_;  // as they were heard of: the culprit comes before who left for it
 };
 
 }  // namespace farandole
