@@ -215,8 +215,7 @@ void Gathering::take_join(Rank from, GroupKey key, std::uint64_t call, std::stri
     if (made.calls.at(from.value()) == call) answer = encode(made);
     return;
   }
-  if (std::ranges::find(gone_, from, &Departure::rank) == gone_.end())
-    joined_[std::move(key)][from.value()] = call;
+  if (!is_gone(from)) joined_[std::move(key)][from.value()] = call;
 }
 
 void Gathering::take_made(const Made& made) {
@@ -249,11 +248,13 @@ void Gathering::withdraw(Rank from, const GroupKey& key, std::uint64_t call) {
   if (found->second.empty()) joined_.erase(found);
 }
 
+bool Gathering::is_gone(Rank rank) const {
+  return std::ranges::find(gone_, rank, &Departure::rank) != gone_.end();
+}
+
 void Gathering::departed(const Departure& departure) {
   const std::lock_guard lock(mutex_);
-  if (std::ranges::find(gone_, departure.rank, &Departure::rank) == gone_.end()) {
-    gone_.push_back(departure);
-  }
+  if (!is_gone(departure.rank)) gone_.push_back(departure);
   for (auto entry = joined_.begin(); entry != joined_.end();) {
     entry->second.erase(departure.rank.value());
     entry = entry->second.empty() ? joined_.erase(entry) : std::next(entry);

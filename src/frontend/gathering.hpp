@@ -97,6 +97,7 @@ class Gathering {
                              Clock::time_point began);
   bool all_joined(const Waiting& mine) const;
   Result<Made> make(const Waiting& mine, const Members& members);
+  bool is_gone(Rank rank) const;
   std::optional<Error> lost(const Members& members, const GroupKey& key) const;
   Error late(const Waiting& mine, const Members& members, Clock::duration waited) const;
   void take_join(Rank from, GroupKey key, std::uint64_t call, std::string& answer);
