@@ -140,11 +140,11 @@ std::optional<Error> Gathering::ended(const Waiting& mine, const Members& member
 }
 
 std::optional<Error> Gathering::lost(const Members& members, const GroupKey& key) const {
-  for (const std::int32_t rank : key.ranks) {
-    const auto gone = gone_.find(rank);
-    if (gone == gone_.end()) continue;
+  for (const Departure& gone : gone_) {
+    const std::int32_t rank = gone.rank.value();
+    if (std::ranges::find(key.ranks, rank) == key.ranks.end()) continue;
     Error error{ErrorKind::kRankFailed,
-                name_of(members, rank) + " " + gone->second.reason + " during " + call_of(key)};
+                name_of(members, rank) + " " + gone.reason + " during " + call_of(key)};
     const Member& member = members[static_cast<std::size_t>(rank)];
     error.culprit = ProcessName{rank, member.host, member.pid};
     error.operation = call_of(key);
@@ -215,7 +215,7 @@ void Gathering::take_join(Rank from, GroupKey key, std::uint64_t call, std::stri
     if (made.calls.at(from.value()) == call) answer = encode(made);
     return;
   }
-  if (!gone_.contains(from.value())) joined_[std::move(key)][from.value()] = call;
+  if (!is_gone(from)) joined_[std::move(key)][from.value()] = call;
 }
 
 void Gathering::take_made(const Made& made) {
@@ -248,9 +248,13 @@ void Gathering::withdraw(Rank from, const GroupKey& key, std::uint64_t call) {
   if (found->second.empty()) joined_.erase(found);
 }
 
+bool Gathering::is_gone(Rank rank) const {
+  return std::ranges::find(gone_, rank, &Departure::rank) != gone_.end();
+}
+
 void Gathering::departed(const Departure& departure) {
   const std::lock_guard lock(mutex_);
-  gone_.emplace(departure.rank.value(), departure);
+  if (!is_gone(departure.rank)) gone_.push_back(departure);
   for (auto entry = joined_.begin(); entry != joined_.end();) {
     entry->second.erase(departure.rank.value());
     entry = entry->second.empty() ? joined_.erase(entry) : std::next(entry);

@@ -97,6 +97,7 @@ class Gathering {
                              Clock::time_point began);
   bool all_joined(const Waiting& mine) const;
   Result<Made> make(const Waiting& mine, const Members& members);
+  bool is_gone(Rank rank) const;
   std::optional<Error> lost(const Members& members, const GroupKey& key) const;
   Error late(const Waiting& mine, const Members& members, Clock::duration waited) const;
   void take_join(Rank from, GroupKey key, std::uint64_t call, std::string& answer);
@@ -112,7 +113,7 @@ class Gathering {
   std::map<GroupKey, Calls> joined_;  // of other ranks, and not answered yet
   std::deque<Made> made_;             // by this rank: the latest, for members that missed them
   std::list<Waiting*> waiting_;       // calls of this rank
-  std::map<std::int32_t, Departure> gone_;
+  std::vector<Departure> gone_;  // as they were heard of: the culprit comes before who left for it
 };
 
 }  // namespace farandole

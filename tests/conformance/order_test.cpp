@@ -138,8 +138,7 @@ TEST_P(Conformance, ReceivesStayBehind) {
 // Goal: what is sent on while it arrives is what arrived, whatever memory it comes from, lies in
 // and goes to. Method: a chain of four ranks in many operations at once; every place holds other
 // bytes before, so whatever overtakes is wrong. Rank 0 sends the operations in the opposite order.
-// Every second receive consumes, and says that a send follows, so that this may leave piece by
-// piece.
+// Every second receive consumes.
 TEST_P(Conformance, SendsStayBehind) {
   constexpr std::uint32_t kOperations = 40;
   run(GetParam(), 4, [&](Node& node) {

@@ -29,6 +29,7 @@ struct Consumer {
   static void consume(void* context, Bytes offset, const std::byte* piece, Bytes bytes) {
     auto& self = *static_cast<Consumer*>(context);
     EXPECT_EQ(offset.value() % Receive::kPieceAlignment, 0u);
+    EXPECT_GT(bytes.value(), 0u) << "an empty message has no piece";
     ASSERT_LE(offset.value() + bytes.value(), self.data.size());
     std::memcpy(self.data.data() + offset.value(), piece, bytes.value());
     for (std::size_t i = 0; i < bytes.value(); ++i) ++self.seen[offset.value() + i];

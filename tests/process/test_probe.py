@@ -83,7 +83,13 @@ def test_ranks_of_a_job_on_two_hosts(
     assert (machine.hosts, machine.devices_per_host) == (2, 2)
     assert machine.nic_bytes_per_second > 0
     assert [name for name, kind in machine.nodes if kind == "nic"] == ["nic"]
-    samples = json.loads(times.read_text())["samples"]
+    measured = json.loads(times.read_text())
+    lines, samples = measured["lines"], measured["samples"]
+    cores = sorted(os.sched_getaffinity(0))
+    assert [(line["core"], line["other"]) for line in lines] == [
+        (cores[0], core) for core in cores[1:65]
+    ]
+    assert all(0 < line["seconds"] < 1e-3 for line in lines)
     assert {(s["hop"], s["ranks"], s["groups"]) for s in samples} == {
         ("host", 2, 1),
         ("rack", 2, 1),

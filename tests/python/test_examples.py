@@ -38,7 +38,7 @@ STEP_COUNT = {"horovod_mnist": 2 * 22, "language_model": 26}
 TOLERANCE = {"none": 1e-4, "fp16": 3e-4, "bf16": 3e-3}  # of the loss, relative
 UNGROUPED = [f"--compression {compression} --num-groups 0" for compression in TOLERANCE]
 SETTINGS = {
-    "horovod_mnist": [*UNGROUPED, "--compression none --num-groups 2"],
+    "horovod_mnist": UNGROUPED,
     "language_model": [UNGROUPED[0], "--compression bf16 --num-groups 2"],
 }
 PASSES = "--batch-size 8 --base-lr 0.00625 --batches-per-allreduce 2 --gradient-predivide-factor 2"

@@ -430,7 +430,7 @@ def check_groups_are_lists_of_tensors() -> None:
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == size
 
 
-@pytest.mark.parametrize("rank_count", [2, 3])
+@pytest.mark.parametrize("rank_count", [pytest.param(2, marks=pytest.mark.full), 3])
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

@@ -80,7 +80,7 @@ def check_gradients_of_which_a_graph_is_kept() -> None:
     assert not any(parameter.grad.requires_grad for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("rank_count", [1, 2, 3])
+@pytest.mark.parametrize("rank_count", [1, pytest.param(2, marks=pytest.mark.full), 3])
 @pytest.mark.parametrize("check", checks_of(globals()))
 def test_on_ranks(check: str, rank_count: int) -> None:
     assert_passed(__file__, rank_count, check)

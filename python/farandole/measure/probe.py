@@ -42,7 +42,7 @@ _LINES_MAX = 64
 
 @dataclass(frozen=True)
 class LineTime:
-    """A cache line's way from one core to another of the first rank's host."""
+    """How long a cache line takes from one core to another, both of rank 0's host."""
 
     core: int
     other: int
@@ -211,16 +211,16 @@ class Probe:
         return self._per_byte(lambda: np.copyto(target, source))
 
     def _lines(self) -> tuple[LineTime, ...]:
-        """From the first core of the first rank's host to the others that its ranks may use; empty
-        on all other ranks, which wait."""
+        """From the first core of rank 0's host to the others that its ranks may use; none on all
+        other ranks, which wait."""
         cores = np.zeros(_CORES, np.uint8)
         cores[[core for core in os.sched_getaffinity(0) if core < _CORES]] = 1
         self._node.allreduce(cores, cores, "max")
-        first, *others = np.flatnonzero(cores).tolist()
+        usable = np.flatnonzero(cores).tolist() if self._world.rank == 0 else []
         found = tuple(
-            LineTime(first, other, seconds)
-            for other in (others[:_LINES_MAX] if self._world.rank == 0 else [])
-            if (seconds := _native.line_seconds(first, other)) is not None
+            LineTime(usable[0], other, seconds)
+            for other in usable[1 : 1 + _LINES_MAX]
+            if (seconds := _native.line_seconds(usable[0], other)) is not None
         )
         self._world.barrier()
         return found

@@ -201,7 +201,7 @@ def cost_rows(found: Mapping[str, Hop]) -> list[dict[str, str]]:
 
 
 def line_rows(measured: Measurements) -> list[dict[str, str]]:
-    """How far from each other the cores of the first rank's host are: none if they share a core."""
+    """How far from each other the cores of rank 0's host are; none if its ranks share one core."""
     return [
         {
             "from core": str(line.core),

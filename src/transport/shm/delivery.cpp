@@ -22,7 +22,7 @@ void Delivery::deliver(const CopyPolicy& policy, Receive& receive, const std::by
   step_.spend(cached ? kCachedSteps * bytes : bytes);
   step_.moved = true;  // also for an empty message
   if (receive.consume != nullptr) {
-    receive.consume(receive.context, receive.moved, data, Bytes{bytes});
+    receive.deliver(receive.moved, data, Bytes{bytes});
     receive.moved += Bytes{bytes};
     return;
   }

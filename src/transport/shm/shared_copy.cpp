@@ -40,7 +40,7 @@ bool SharedCopy::is_due(const std::byte* target, std::size_t bytes) const {
 /// out.
 void SharedCopy::sample(std::byte* target, const std::byte* source, std::size_t bytes) {
   const auto drained_at = [&] {
-    drain_stores();
+    drain_();
     return now_();
   };
   const Clock::time_point begin = next_ == Next::kPrepare ? Clock::time_point{} : drained_at();

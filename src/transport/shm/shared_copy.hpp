@@ -43,9 +43,10 @@ class SharedCopy {
 
   using Now = Clock::time_point (*)();
   using Copy = void (*)(void* target, const void* source, std::size_t bytes);
+  using Drain = void (*)();
   explicit SharedCopy(Now now = &Clock::now, Copy through = &copy_bytes,
-                      Copy past = &copy_past_cache)
-      : now_(now), through_(through), past_(past) {}
+                      Copy past = &copy_past_cache, Drain drain = &drain_stores)
+      : now_(now), through_(through), past_(past), drain_(drain) {}
 
   void copy(std::byte* target, const std::byte* source, std::size_t bytes);
 
@@ -65,6 +66,7 @@ class SharedCopy {
 
   Now now_;
   Copy through_, past_;
+  Drain drain_;
   int slow_ = 0;                  // what the samples showed, from 0 to kSlowMax
   Next next_ = Next::kPastCache;  // the next step of a pair of samples
   std::size_t copied_ = 0;        // bytes, since the last sample

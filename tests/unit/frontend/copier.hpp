@@ -85,6 +85,7 @@ class Copier::Hub {
   enum class State { kWaiting, kCopying, kDone };
   struct Entry {
     DelegateCall call;
+    bool fails = false;  // later, so nothing is copied before
     State state = State::kWaiting;
   };
   explicit Hub(std::size_t ranks) : wakers_(ranks), thread_([this] { work(); }) {}
@@ -100,8 +101,8 @@ class Copier::Hub {
     const std::lock_guard lock(mutex_);
     wakers_[rank] = std::move(wake);
   }
-  std::shared_ptr<Entry> enter(std::size_t rank, const DelegateCall& call) {
-    auto entry = std::make_shared<Entry>(Entry{call});
+  std::shared_ptr<Entry> enter(std::size_t rank, const DelegateCall& call, bool fails) {
+    auto entry = std::make_shared<Entry>(Entry{call, fails});
     {
       const std::lock_guard lock(mutex_);
       auto& all = meetings_[call.sequence];
@@ -130,7 +131,7 @@ class Copier::Hub {
   using Meeting = std::vector<std::shared_ptr<Entry>>;
   static bool complete(const Meeting& meeting) {
     return std::ranges::all_of(meeting, [&](const auto& entry) {
-      if (entry == nullptr || meeting[0] == nullptr) return false;
+      if (entry == nullptr || meeting[0] == nullptr || entry->fails) return false;
       const DelegateCall &a = entry->call, &b = meeting[0]->call;
       return a.collective == b.collective && a.count == b.count && a.dtype == b.dtype &&
              a.reduction == b.reduction && a.root == b.root;
@@ -193,12 +194,12 @@ class Copier::Hub {
 class Copier::Run final : public DelegateRun {
  public:
   Run(std::shared_ptr<Hub> hub, std::size_t rank, const DelegateCall& call, bool fails)
-      : hub_(std::move(hub)), rank_(rank), fails_(fails), entry_(hub_->enter(rank, call)) {}
+      : hub_(std::move(hub)), rank_(rank), entry_(hub_->enter(rank, call, fails)) {}
   ~Run() override {
     while (!abort()) std::this_thread::yield();
   }
   std::optional<Result<void>> poll() override {
-    if (fails_ && abort()) return Error{ErrorKind::kInternal, "the copier broke down"};
+    if (entry_->fails && abort()) return Error{ErrorKind::kInternal, "the copier broke down"};
     if (hub_->done(*entry_)) return Result<void>();
     return std::nullopt;
   }
@@ -207,7 +208,6 @@ class Copier::Run final : public DelegateRun {
  private:
   const std::shared_ptr<Hub> hub_;
   const std::size_t rank_;
-  const bool fails_;
   const std::shared_ptr<Hub::Entry> entry_;
 };
 

@@ -315,6 +315,25 @@ TEST(Gathering, WhoGaveUpHadCome) {
   EXPECT_TRUE(contains(late.error().message, "rank 2 did not come")) << late.error().message;
 }
 
+// Goal: of several that are gone the first is named, of which the others may have heard and left.
+TEST(Gathering, TheCulpritIsNamed) {
+  const Members members = {
+      {Rank{0}, 0, "h", "", 1, {}}, {Rank{1}, 0, "h", "", 2, {}}, {Rank{2}, 0, "h", "", 3, {}}};
+  for (const auto& ranks : {std::vector<std::int32_t>{2, 1, 0}, {0, 1, 2}}) {
+    for (const int culprit : {1, 2}) {
+      Gathering gathering;
+      gathering.departed({Rank{culprit}, false, "died", ""});
+      gathering.departed({Rank{3 - culprit}, true, "shut down", ""});
+      gathering.departed({Rank{culprit}, false, "died", ""});
+      const auto lost = gathering.gather(Rank{0}, members, {0, 0, 0, ranks}, Deadline::after(60s),
+                                         [](std::string_view) {});
+      ASSERT_FALSE(lost);
+      ASSERT_TRUE(lost.error().culprit);
+      EXPECT_EQ(lost.error().culprit->rank, culprit) << lost.error().message;
+    }
+  }
+}
+
 // Goal: what was made for a call that had ended is aborted, and names who had ended it. Method: the
 // withdrawal comes when the first member has answered.
 TEST(Gathering, AnswersThatCameTooLateAreAborted) {
