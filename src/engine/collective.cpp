@@ -46,8 +46,6 @@ CollectiveOperation::CollectiveOperation(CollectiveSpec spec)
     live.receive.signature = spec_.signature;
     live.send.one_sends = live.receive.one_sends = terms.collective == Collective::kBroadcast;
     live.receive.context = &live;
-    // An allreduce in place receives its results where peers have read its input.
-    live.receive.peer_has_read = terms.in_offset && terms.collective == Collective::kAllreduce;
     live.receive.buffer_bytes = terms.out_bytes;
   }
   if (!whole_) actions_.reserve(live_.size());
@@ -231,6 +229,11 @@ void CollectiveOperation::attach(LiveAction& live, const BoundAction& bound) {
   live.receive.behind = behind;
   const bool consumes = bound.reduces() && works_at_once_;
   live.receive.consume = consumes ? &CollectiveOperation::consume : nullptr;
+  // Sums arrive in the output, and in place that is where peers have read the input.
+  const BoundTerms& terms = spec_.bound->terms();
+  live.receive.peer_has_made =
+      terms.collective == Collective::kAllreduce && bound.target.buffer == Buffer::kOut;
+  live.receive.peer_has_read = terms.in_offset && live.receive.peer_has_made;
 }
 
 void CollectiveOperation::make_room_for_arrivals(const BoundRound& round) {

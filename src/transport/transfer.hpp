@@ -89,8 +89,11 @@ struct Receive : Transfer {
   Consume consume = nullptr;
   void* context = nullptr;
   /// The peer has read the target earlier in this operation, so the target's cache lines are in the
-  /// peer's cache and slow for this rank to write. A transport may let the peer write them.
+  /// peer's cache and slow for this rank to write.
   bool peer_has_read = false;
+  /// The peer makes what it sends in this operation, so it has the bytes in its cache when they
+  /// are complete. A transport may let the peer write the target.
+  bool peer_has_made = false;
   /// Size of the whole buffer that the target is a part of; zero if the target is all of it. Tells
   /// a transport whether the buffer will stay in a cache.
   Bytes buffer_bytes;

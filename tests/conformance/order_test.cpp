@@ -158,6 +158,7 @@ TEST_P(Conformance, SendsStayBehind) {
       if (node.rank() > 0) {
         Receive& receive =
             receives.emplace_back(receive_of(node.rank() - 1, tag_of(i), buffers.back().span()));
+        receive.peer_has_made = i % 3 < 2;
         receive.peer_has_read = i % 3 == 0;
         if (i % 2 == 1) {
           receive.consume = &Follower::consume;
@@ -195,7 +196,8 @@ TEST_P(Conformance, SenderOfWhatIsSentOnGivesUp) {
         for (std::uint32_t i = 1; i <= 2; ++i) {
           fill(data.span(), seed_of(node.rank(), 0, i));
           Receive receive = receive_of(node.rank() - 1, tag_of(i), data.span());
-          receive.peer_has_read = true;
+          receive.peer_has_made = true;
+          receive.peer_has_read = i == 1;
           Send send = send_of(node.rank() + 1, tag_of(i), data.span());
           node.barrier();
           if (node.rank() > 0) node.transport().post(receive);

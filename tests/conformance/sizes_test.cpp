@@ -67,13 +67,14 @@ TEST_P(Conformance, EverySizeFromEveryMemory) {
           receives[1].consume = &Consumer::consume;
           receives[1].context = &consumer;
           receives[2].buffer_bytes = Bytes{std::size_t{1} << 30};
-          receives[3].peer_has_read = true;
+          receives[3].peer_has_made = true;
+          receives[3].peer_has_read = skew == 0;
           for (Receive& receive : receives) node.transport().post(receive);
           node.wait({}, receives);
           EXPECT_EQ(first_wrong(buffer.span(), seed), -1) << bytes << " bytes to a target";
           EXPECT_EQ(first_wrong(part.span(), seed), -1) << bytes << " bytes of a large buffer";
           EXPECT_EQ(first_wrong(known.span(), seed), -1)
-              << bytes << " bytes that the peer has read";
+              << bytes << " bytes that the peer has made";
           EXPECT_EQ(first_wrong(consumer.data, seed), -1) << bytes << " bytes consumed";
           EXPECT_TRUE(std::ranges::all_of(consumer.seen, [](auto n) { return n == 1; }));
         }

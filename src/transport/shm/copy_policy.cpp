@@ -94,11 +94,9 @@ Result<CopyPaths> CopyPaths::all_but(std::string_view without) {
   return paths;
 }
 
-CopyPolicy CopyPolicy::of(const Caches& caches, std::size_t ranks_on_host, CorePair pair,
-                          const CopyPaths& paths) {
+CopyPolicy CopyPolicy::of(const Caches& caches, std::size_t ranks_on_host, const CopyPaths& paths) {
   CopyPolicy policy;
   policy.paths_ = paths;
-  policy.pair_ = pair;
   policy.slot_always_max_ = paths.slots ? kInSlot : sizeof(Slot::brief);
   policy.slot_max_ = paths.long_slots ? in_slot_max(ranks_on_host) : kInSlot;
   if (!paths.slots) policy.slot_max_ = policy.slot_always_max_;

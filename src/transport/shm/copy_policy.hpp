@@ -23,9 +23,6 @@ struct Caches {
   static const Caches& of_this_host();
 };
 
-/// How close the cores of two ranks are. Far cores share no cache.
-enum class CorePair { kNear, kFar };
-
 /// Switches for the ways that messages can take and for the ways to copy their bytes. A message
 /// whose way is switched off takes the next one that suits it; blocks of a pipe are always there.
 /// All ranks of a job use the same switches.
@@ -59,13 +56,11 @@ class CopyPolicy {
   static constexpr std::size_t kNever = ~std::size_t{0};
 
   CopyPolicy() = default;
-  /// For a peer on a host with `ranks_on_host` ranks; `pair` says how close its core is to this
-  /// rank's. No threshold for far cores has been measured yet: they have those of near ones.
-  static CopyPolicy of(const Caches& caches, std::size_t ranks_on_host, CorePair pair,
+  /// For a peer on a host with `ranks_on_host` ranks.
+  static CopyPolicy of(const Caches& caches, std::size_t ranks_on_host,
                        const CopyPaths& paths = {});
 
   const CopyPaths& paths() const { return paths_; }
-  CorePair pair() const { return pair_; }
 
   // ---- which way
 
@@ -109,15 +104,28 @@ class CopyPolicy {
       copy_bytes(target, source, bytes);
     }
   }
-  /// Whether a target has left the caches by the time that the sender, which has read it as input
-  /// of a sum, writes the sum there.
-  bool puts_to_memory(std::size_t of_all) const { return of_all >= put_cached_max_; }
+  /// Where a put finds the lines of its target, which the sender may have read as input of a sum.
+  TargetLines put_lines(std::size_t of_all, bool sender_has_read) const {
+    if (of_all >= (sender_has_read ? put_cached_max_ : cached_max_)) return TargetLines::kNobodys;
+    return sender_has_read ? TargetLines::kSenders : TargetLines::kReceivers;
+  }
+  /// Copies to a target in the peer's memory. `times` belongs to the peer.
+  void to_target(TargetLines lines, SharedCopy& times, std::byte* target, const std::byte* source,
+                 std::size_t bytes) const {
+    switch (lines) {
+      case TargetLines::kSenders:
+        return copy_bytes(target, source, bytes);
+      case TargetLines::kReceivers:
+        return to_shared(times, target, source, bytes);
+      case TargetLines::kNobodys:
+        return to_memory_(target, source, bytes);
+    }
+  }
 
  private:
   static constexpr std::size_t kPutBytesMax = std::size_t{1} << 20;
 
   CopyPaths paths_;
-  CorePair pair_ = CorePair::kNear;
   std::size_t slot_always_max_ = 0, slot_max_ = 0;
   std::size_t kernel_min_ = kNever, kernel_one_sends_min_ = kNever;
   std::size_t share_min_ = kNever;

@@ -223,6 +223,13 @@ enum class Reply : std::uint32_t {
   kFinished,   // delivered or discarded; the receiver will not look at the entry again
 };
 
+/// In whose cache the lines of a target are that the sender is to write.
+enum class TargetLines : std::uint32_t {
+  kSenders,    // it has read them in this operation
+  kReceivers,  // whoever uses the target does so on the receiver's core
+  kNobodys,    // the buffers are larger than the caches
+};
+
 struct Entry {
   // The sender's.
   alignas(kLine) std::atomic<std::uint32_t> cancelled;
@@ -236,7 +243,7 @@ struct Entry {
   alignas(kLine) std::atomic<Reply> reply;
   std::atomic<std::uint64_t> consumed;  // blocks that may be written again, if not all fit
   std::atomic<std::uint64_t> target;    // valid with kPut, kShare: offset, or address | kPrivate
-  std::atomic<bool> to_memory;          // the target is in no cache, likewise
+  std::atomic<TargetLines> lines;       // of the target, likewise
   Claims claims;                        // on the pieces of a shared message
 };
 static_assert(sizeof(Entry) == 2 * kLine);

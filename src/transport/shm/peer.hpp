@@ -49,6 +49,7 @@ struct Peer {
   std::uint64_t writable = 0;  // lines below it are free, as last seen
   IntrusiveQueue<Send, Transfer> waiting;
   SharedCopy shared_copy;
+  SharedCopy put_copy;  // into its targets
 
   // From the peer.
   Ring* in = nullptr;

@@ -45,35 +45,35 @@ bool Sender::write_target(const Send& send, std::size_t offset, std::size_t byte
       peer.corrupt = true;
       return false;
     }
-    const auto copy = observe(entry.to_memory) ? peer.policy.to_memory() : &copy_bytes;
-    copy(target + offset, source, bytes);
+    peer.policy.to_target(observe(entry.lines), peer.put_copy, target + offset, source, bytes);
   }
   step.spend(bytes);
   return true;
 }
 
 bool Receiver::ask(Peer& peer, const Receive& receive, const Announcement& announcement) const {
-  if (!receive.peer_has_read || receive.consume != nullptr) return false;
+  if (!receive.peer_has_made || receive.consume != nullptr) return false;
   if (!peer.policy.puts(receive.bytes.value(), announcement.filling != 0)) return false;
-  const bool to_memory = peer.policy.puts_to_memory(delivery_.buffers_of_all(receive));
-  return show_target(peer, receive, announcement.entry, to_memory, Reply::kPut);
+  const auto lines =
+      peer.policy.put_lines(delivery_.buffers_of_all(receive), receive.peer_has_read);
+  return show_target(peer, receive, announcement.entry, lines, Reply::kPut);
 }
 
 bool Receiver::ask_to_share(Peer& peer, const Receive& receive,
                             const Announcement& announcement) const {
   const bool pays = receive.one_sends && receive.bytes.value() >= peer.policy.share_min();
   if (!pays || receive.consume != nullptr || announcement.filling != 0) return false;
-  const bool to_memory = !peer.policy.cached(delivery_.buffers_of_all(receive));
-  return show_target(peer, receive, announcement.entry, to_memory, Reply::kShare);
+  const auto lines = peer.policy.put_lines(delivery_.buffers_of_all(receive), false);
+  return show_target(peer, receive, announcement.entry, lines, Reply::kShare);
 }
 
-bool Receiver::show_target(Peer& peer, const Receive& receive, std::size_t index, bool to_memory,
+bool Receiver::show_target(Peer& peer, const Receive& receive, std::size_t index, TargetLines lines,
                            Reply what) const {
   const auto place = places_.of(peer, receive.target, receive);
   if (!place) return false;
   Entry& entry = peer.in_entries[index];
   entry.target.store(*place, std::memory_order_relaxed);
-  entry.to_memory.store(to_memory, std::memory_order_relaxed);
+  entry.lines.store(lines, std::memory_order_relaxed);
   reply(peer, index, what);
   return true;
 }

@@ -61,7 +61,7 @@ class Receiver {
   static void withdraw(Peer& peer, const Receive& receive);
 
  private:
-  bool show_target(Peer& peer, const Receive& receive, std::size_t entry, bool to_memory,
+  bool show_target(Peer& peer, const Receive& receive, std::size_t entry, TargetLines lines,
                    Reply what) const;
 
   const Places& places_;

@@ -108,8 +108,8 @@ Result<void> ShmTransport::introduce(const Member& member) {
   Peer& peer = *peers_.local[introduced_];
   peer.rank = member.rank;
   peer.local_index = introduced_++;
-  peer.policy = shm::CopyPolicy::of(shm::Caches::of_this_host(), host_rank_count_max(),
-                                    shm::CorePair::kNear, options_.paths);
+  peer.policy =
+      shm::CopyPolicy::of(shm::Caches::of_this_host(), host_rank_count_max(), options_.paths);
   peers_.by_rank[index] = &peer;
   return {};
 }

@@ -49,7 +49,7 @@ class ShmCancel : public testing::TestWithParam<Way> {
   }
   Receive receive_of(std::uint32_t sequence, std::size_t bytes) {
     Receive receive = receive_from(0, sequence, target_.data(), bytes);
-    receive.peer_has_read = puts_;
+    receive.peer_has_read = receive.peer_has_made = puts_;
     receive.one_sends = GetParam() == Way::kShared;
     return receive;
   }

@@ -19,12 +19,12 @@ namespace {
 using shm::Caches;
 using shm::CopyPaths;
 using shm::CopyPolicy;
-using shm::CorePair;
+using shm::TargetLines;
 
 constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB;
 
 CopyPolicy policy_of(std::size_t ranks, const std::string& without = "", Caches caches = {}) {
-  return CopyPolicy::of(caches, ranks, CorePair::kNear, *CopyPaths::all_but(without));
+  return CopyPolicy::of(caches, ranks, *CopyPaths::all_but(without));
 }
 
 // Goal: on the processor on which the thresholds were measured they are what was measured; another
@@ -53,10 +53,13 @@ TEST(CopyPolicy, ThresholdsFollowTheCaches) {
   };
   at_borders(two, 1);
   at_borders(policy_of(2, "", {2 * kMiB, 64 * kMiB}), 2);
-  EXPECT_FALSE(four.puts_to_memory(48 * kMiB - 1));
-  EXPECT_TRUE(four.puts_to_memory(48 * kMiB));
-  EXPECT_FALSE(policy_of(3).puts_to_memory(1024 * kMiB)) << "three pieces are at hand";
-  EXPECT_FALSE(policy_of(4, "", {2 * kMiB, 32 * kMiB}).puts_to_memory(1024 * kMiB));
+  EXPECT_EQ(four.put_lines(16 * kMiB - 1, false), TargetLines::kReceivers);
+  EXPECT_EQ(four.put_lines(16 * kMiB, false), TargetLines::kNobodys);
+  EXPECT_EQ(four.put_lines(48 * kMiB - 1, true), TargetLines::kSenders);
+  EXPECT_EQ(four.put_lines(48 * kMiB, true), TargetLines::kNobodys);
+  const CopyPolicy three = policy_of(3), others = policy_of(4, "", {2 * kMiB, 32 * kMiB});
+  EXPECT_EQ(three.put_lines(1024 * kMiB, true), TargetLines::kSenders) << "three are at hand";
+  EXPECT_EQ(others.put_lines(1024 * kMiB, true), TargetLines::kSenders);
 }
 
 // Goal: what the system says is used within the bounds in which the thresholds mean something.
@@ -118,7 +121,7 @@ class Without : public ::testing::TestWithParam<std::string> {
     Send send = send_to(1, ++sequence_, source, bytes);
     Receive receive = receive_from(0, sequence_, target, bytes);
     send.one_sends = receive.one_sends = one_sends;
-    receive.peer_has_read = has_read;
+    receive.peer_has_read = receive.peer_has_made = has_read;
     from_->post(send);
     to_->post(receive);
     for (int i = 0; i < 1000 && receive.state != TransferState::kDone; ++i) {

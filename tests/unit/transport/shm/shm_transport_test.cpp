@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "unit/transport/shm/ranks.hpp"
@@ -145,6 +147,43 @@ TEST(ShmConnect, ReadsRegisteredMemoryInPlace) {
   std::vector<std::byte> foreign(kBytes);
   EXPECT_FALSE(*first->register_memory(foreign));
   EXPECT_TRUE(is_staged(foreign.data()));
+}
+
+// Goal: what the peer has just made it writes to the target itself, also where it has read nothing;
+// what it had before is read by the receiver. Method: who moves the bytes, the other one waiting.
+TEST(ShmConnect, WhoeverMadeTheBytesWritesThem) {
+  ShmRank a(0), b(1);
+  const Members members = {a.member, b.member};
+  const auto first = a.join(members), second = b.join(members);
+  std::thread other([&] {
+    const Rank zero[] = {Rank{0}};
+    EXPECT_TRUE(second->connect(zero, Deadline::never()));
+  });
+  ASSERT_TRUE(first->connect(kPeer, Deadline::never()));
+  other.join();
+  constexpr std::size_t kBytes = 100'000;
+  std::byte* const source = *a.memory->allocate(Bytes{kBytes});
+  std::byte* const target = *b.memory->allocate(Bytes{kBytes});
+  std::uint32_t sequence = 0;
+  for (const auto& [made, read] : {std::pair{false, false}, {true, false}, {true, true}}) {
+    std::memset(source, static_cast<int>(sequence) + 1, kBytes);
+    Send send = send_to(1, ++sequence, source, kBytes);
+    Receive receive = receive_from(0, sequence, target, kBytes);
+    receive.peer_has_made = made;
+    receive.peer_has_read = read;
+    std::memset(target, 0, kBytes);
+    first->post(send);
+    second->post(receive);
+    (void)second->progress();
+    EXPECT_EQ(receive.moved == Bytes{0}, made) << "read by the receiver";
+    for (int i = 0; i < 100; ++i) (void)first->progress();
+    EXPECT_EQ(receive.moved == Bytes{0}, made) << "written by the sender";
+    EXPECT_TRUE(!made || std::memcmp(source, target, kBytes) == 0);
+    for (int i = 0; i < 100; ++i) (void)second->progress(), (void)first->progress();
+    EXPECT_EQ(receive.state, TransferState::kDone);
+    EXPECT_EQ(send.state, TransferState::kDone);
+    EXPECT_EQ(std::memcmp(source, target, kBytes), 0);
+  }
 }
 
 // Goal: a wrong or stale entry is noticed before a byte is trusted.
