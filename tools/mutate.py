@@ -231,10 +231,30 @@ def resident_bytes(pid: int) -> int:
 # Runs and reports -------------------------------------------------------------------------------
 
 
-def reasons(table: Path) -> dict[tuple[str, str, str], str]:
-    """Why mutants are equivalent, by file, line and changed line."""
-    rows = tomllib.loads(table.read_text()).get("equivalent", []) if table.exists() else []
-    return {(row["file"], row["before"], row["after"]): row["reason"] for row in rows}
+def reasons(table: Path) -> list[dict[str, str]]:
+    """Mutants on which no test can fail: file, line, the line above it (needed if several lines of
+    the file are alike), changed line and reason."""
+    return tomllib.loads(table.read_text()).get("equivalent", []) if table.exists() else []
+
+
+def places(text: str, row: dict[str, str]) -> list[int]:
+    """The lines of a file, from 1, that a row may mean."""
+    lines = [""] + [line.strip() for line in text.splitlines()]
+    return [
+        at
+        for at in range(1, len(lines))
+        if lines[at] == row["before"] and row.get("above", lines[at - 1]) == lines[at - 1]
+    ]
+
+
+def reason_of(project: Project, mutant: Mutant, table: list[dict[str, str]]) -> str:
+    """Why it is equivalent; empty if nobody says so."""
+    for row in table:
+        if (mutant.file, mutant.before, mutant.after) != (row["file"], row["before"], row["after"]):
+            continue
+        if mutant.line in places(project.sources[mutant.file].decode(), row):
+            return row["reason"]
+    return ""
 
 
 class Report:
@@ -261,9 +281,9 @@ class Report:
             out.write(json.dumps(record) + "\n")
 
 
-def try_mutant(project: Project, mutant: Mutant, table: dict[Any, str]) -> dict[str, Any]:
+def try_mutant(project: Project, mutant: Mutant, table: list[dict[str, str]]) -> dict[str, Any]:
     began = time.monotonic()
-    verdict, by = "equivalent", table.get((mutant.file, mutant.before, mutant.after), "")
+    verdict, by = "equivalent", reason_of(project, mutant, table)
     if not by:
         project.restore()
         project.apply(mutant)
@@ -287,7 +307,11 @@ def show(record: dict[str, Any]) -> None:
 
 
 def run_drawn(
-    project: Project, mutants: Iterator[Mutant], count: int, report: Report, table: dict[Any, str]
+    project: Project,
+    mutants: Iterator[Mutant],
+    count: int,
+    report: Report,
+    table: list[dict[str, str]],
 ) -> list[dict[str, Any]]:
     """The first `count` mutants that count, from the report or tried now."""
     records: list[dict[str, Any]] = []

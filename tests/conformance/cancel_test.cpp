@@ -1,5 +1,7 @@
 // Copyright The Farandole Authors
 // SPDX-License-Identifier: Apache-2.0
+#include <malloc.h>
+
 #include <algorithm>
 #include <deque>
 #include <vector>
@@ -106,6 +108,35 @@ TEST_P(Conformance, EarlyMessagesOfACancelledOperationAreDiscarded) {
     if (node.rank() == 1) node.cancel({1, 30});
     traffic.wait_for_sends();
     exchange(node, 31);
+  });
+}
+
+// Goal: they leave no memory behind. Method: many of them, several times; how much more malloc()
+// has given out after each time. Whatever else the process allocates it does once.
+TEST_P(Conformance, EarlyMessagesOfCancelledOperationsAreFreed) {
+  run(GetParam(), 2, [](Node& node) {
+    constexpr std::size_t kBytes = 4000, kMessages = 256, kTimes = 4;
+    Buffer buffer(node, Buffer::Kind::kForeign, kBytes);
+    std::vector<std::size_t> given_out;
+    for (std::uint32_t time = 0; time <= kTimes; ++time) {
+      std::deque<Send> sends;
+      const std::uint32_t first = time * kMessages;
+      for (std::uint32_t i = first; node.rank() == 0 && i < first + kMessages; ++i) {
+        sends.push_back(send_of(1, tag_of(i), buffer.span()));
+        node.transport().post(sends.back());
+      }
+      node.barrier();
+      node.settle();
+      for (std::uint32_t i = first; i < first + kMessages; ++i) node.cancel({1, i});
+      for (Send& send : sends) node.wait(send);
+      node.barrier();
+      const auto info = ::mallinfo2();
+      given_out.push_back(info.uordblks + info.hblkhd);
+    }
+    std::size_t grows = 0;
+    for (std::size_t i = 1; i <= kTimes; ++i) grows += given_out[i] > given_out[i - 1] + 100'000;
+    EXPECT_LT(grows, kTimes) << "each time";
+    exchange(node, (kTimes + 1) * kMessages);
   });
 }
 

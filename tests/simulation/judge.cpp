@@ -70,6 +70,7 @@ std::string Judge::failure(const OperationPlan& operation, const Error& error) c
 
 std::string Judge::blamed(const GroupPlan& group, const Error& error) const {
   if (!fault_at_) return "blames a rank before anything went wrong";
+  if (error.operation.empty()) return "does not say during which operation";
   if (!error.culprit) {
     const bool stalled = scenario_.fault == Fault::kStall && has_all_victims(group);
     return stalled ? "" : "blames nobody";

@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace farandole {
 namespace {
@@ -36,6 +40,51 @@ TEST(MessageId, TellsAllMessagesOfOneRankApart) {
       }
       EXPECT_EQ(seen.size(), count) << "rank " << self << " of " << size;
     }
+  }
+}
+
+/// Keeps what is posted.
+class Posted final : public Transport {
+ public:
+  const Capabilities& capabilities() const override { return capabilities_; }
+  TransportCounters counters() const override { return {}; }
+  Result<void> add_peer(const Member&, Deadline) override { return {}; }
+  Result<void> connect(std::span<const Rank>, Deadline) override { return {}; }
+  void post(Send& send) override { transfers.push_back(&send); }
+  void post(Receive& receive) override { transfers.push_back(&receive); }
+  bool progress() override { return false; }
+  bool cancel(OperationId) override { return true; }
+  void peer_failed(Rank) override {}
+
+  std::vector<Transfer*> transfers;
+
+ private:
+  Capabilities capabilities_{.name = "posted"};
+};
+
+// Goal: the rank that a transport has lost is named, whichever message it has.
+// Method: fail one of three messages, each of another rank.
+TEST(BatchOperation, NamesThePeerThatIsLost) {
+  for (const int lost : {1, 2, 3}) {
+    Posted transport;
+    auto group = std::make_shared<Group>();
+    group->self = Rank{0};
+    group->world_ranks = {Rank{0}, Rank{1}, Rank{2}, Rank{3}};
+    group->transports.assign(4, &transport);
+    std::byte target[3];
+    BatchSpec spec;
+    spec.terms.group = group;
+    for (const int peer : {1, 2, 3}) {
+      spec.messages.push_back({.peer = Rank{peer}, .data = target + peer - 1, .bytes = Bytes{1}});
+    }
+    BatchOperation batch(std::move(spec));
+    batch.step();
+    ASSERT_EQ(transport.transfers.size(), 3U);
+    EXPECT_EQ(batch.lost_peer(), std::nullopt);
+    for (Transfer* transfer : transport.transfers) {
+      if (transfer->peer == Rank{lost}) transfer->fail(ErrorKind::kRankFailed);
+    }
+    EXPECT_EQ(batch.lost_peer(), Rank{lost});
   }
 }
 

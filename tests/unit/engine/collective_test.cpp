@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -78,11 +79,35 @@ class Posted final : public Transport {
   bool cancel(OperationId) override { return true; }
   void peer_failed(Rank) override {}
 
-  std::vector<const Transfer*> transfers;
+  std::vector<Transfer*> transfers;
 
  private:
   Capabilities capabilities_{.name = "posted"};
 };
+
+/// One rank's part of a collective on four bytes each, all of whose peers one transport reaches.
+CollectiveSpec spec_of(const VerifiedSchedule& schedule, int rank, Transport& transport,
+                       const std::byte* source, std::byte* target, bool one_sends = false) {
+  const auto size = static_cast<std::size_t>(schedule.schedule().rank_count);
+  auto group = std::make_shared<Group>();
+  group->self = Rank{rank};
+  for (std::size_t i = 0; i < size; ++i) group->world_ranks.push_back(Rank{static_cast<int>(i)});
+  group->transports.assign(size, &transport);
+  CollectiveSpec spec;
+  spec.terms.group = group;
+  spec.device = std::make_shared<CpuDevice>();
+  Binding binding;
+  binding.program = std::make_shared<const Program>(specialize(schedule, rank));
+  binding.in = Layout::by_counts(std::array{std::size_t{4}});
+  binding.out = one_sends ? binding.in : Layout::by_counts(std::vector<std::size_t>(size, 4));
+  binding.dtype = DType::kUInt8;
+  auto bound = BoundProgram::bind(std::move(binding), flow_of(group));
+  EXPECT_TRUE(bound) << bound.error().message;
+  spec.bound = *std::move(bound);
+  spec.in = source;
+  spec.out = target;
+  return spec;
+}
 
 // Goal: transports learn from their transfers, not from the collective, that only one rank sends.
 // Method: both ends of a broadcast and of an allgather between two ranks.
@@ -104,24 +129,8 @@ TEST(CollectiveOperation, SaysThatOnlyOneRankSends) {
     ASSERT_TRUE(verified) << verified.error().message;
     for (const int rank : {0, 1}) {
       Posted transport;
-      auto group = std::make_shared<Group>();
-      group->self = Rank{rank};
-      group->world_ranks = {Rank{0}, Rank{1}};
-      group->transports = {&transport, &transport};
       std::array<std::byte, 8> source{}, target{};
-      CollectiveSpec spec;
-      spec.terms.group = group;
-      spec.device = std::make_shared<CpuDevice>();
-      Binding binding;
-      binding.program = std::make_shared<const Program>(specialize(*verified, rank));
-      binding.in = Layout::by_counts(std::array{std::size_t{4}});
-      binding.out = one_sends ? binding.in : Layout::by_counts(std::array<std::size_t, 2>{4, 4});
-      binding.dtype = DType::kUInt8;
-      auto bound = BoundProgram::bind(std::move(binding), flow_of(group));
-      ASSERT_TRUE(bound) << bound.error().message;
-      spec.bound = *std::move(bound);
-      spec.in = source.data();
-      spec.out = target.data();
+      auto spec = spec_of(*verified, rank, transport, source.data(), target.data(), one_sends);
       const auto operation = std::make_shared<CollectiveOperation>(std::move(spec));
       (void)operation->step();
       ASSERT_FALSE(transport.transfers.empty());
@@ -129,6 +138,31 @@ TEST(CollectiveOperation, SaysThatOnlyOneRankSends) {
         EXPECT_EQ(transfer->one_sends, one_sends) << "rank " << rank;
       }
     }
+  }
+}
+
+// Goal: the rank that a transport has lost is named, whichever transfer it has.
+// Method: a round that sends to one rank and receives from another; fail either.
+TEST(CollectiveOperation, NamesThePeerThatIsLost) {
+  ScheduleBuilder b(Collective::kAllgather, "three", 3, 3);
+  const Expr r = b.rank();
+  b.round().send(in(0), (r + 1) % 3).receive(out((r + 2) % 3), (r + 2) % 3);
+  b.round().send(in(0), (r + 2) % 3).receive(out((r + 1) % 3), (r + 1) % 3);
+  b.round().copy(out(r), in(0));
+  const auto verified = verify(std::move(b).build());
+  ASSERT_TRUE(verified) << verified.error().message;
+  for (const int lost : {1, 2}) {
+    Posted transport;
+    std::array<std::byte, 4> source{};
+    std::array<std::byte, 12> target{};
+    CollectiveOperation operation(spec_of(*verified, 0, transport, source.data(), target.data()));
+    (void)operation.step();
+    ASSERT_EQ(transport.transfers.size(), 2U);
+    EXPECT_EQ(operation.lost_peer(), std::nullopt);
+    for (Transfer* transfer : transport.transfers) {
+      if (transfer->peer == Rank{lost}) transfer->fail(ErrorKind::kRankFailed);
+    }
+    EXPECT_EQ(operation.lost_peer(), Rank{lost});
   }
 }
 

@@ -57,8 +57,9 @@ class TwoEngines : public ::testing::Test {
   }
 
   /// A barrier whose messages say `count`, in the background.
-  std::shared_ptr<CollectiveOperation> start(int rank, std::uint64_t count, const Gate& gate = {}) {
-    auto group = std::make_shared<Group>(pair());
+  std::shared_ptr<CollectiveOperation> start(int rank, std::uint64_t count, const Gate& gate = {},
+                                             std::shared_ptr<Group> group = nullptr) {
+    if (group == nullptr) group = std::make_shared<Group>(pair());
     group->self = Rank{rank};
     group->transports = {nullptr, nullptr};
     group->transports[at(1 - rank)] = ranks_[at(rank)].transport.get();
@@ -244,6 +245,19 @@ TEST_F(TwoEngines, AnExcuseNamesTheRankThatIsLost) {
   EXPECT_EQ(told.culprit->rank, 5);
   EXPECT_TRUE(told.message.starts_with("rank 5 (host h, pid 50) died while the ranks connected."));
   EXPECT_NE(told.message.find("rank 0 could not take part in barrier"), std::string::npos);
+}
+
+// Goal: an abort ends what comes later, too, also what was submitted before the caller could know.
+// Method: submit to the engine, which the front end's own check does not reach, once it has heard.
+TEST_F(TwoEngines, AnAbortEndsWhatIsSubmittedLater) {
+  const auto group = std::make_shared<Group>(pair());
+  engine(0).joined(*group, next_);
+  engine(0).abort(*group, "enough");
+  (void)engine(0).state();  // answered after the abort
+  const auto late = start(0, 7, {}, group);
+  ASSERT_TRUE(ends(0, *late, 5s));
+  ASSERT_FALSE(late->outcome());
+  EXPECT_EQ(late->outcome().error().kind, ErrorKind::kAborted);
 }
 
 // Goal: what others claim about communicators that this rank is no member of is forgotten at once.
