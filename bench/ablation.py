@@ -8,15 +8,18 @@
 Each way has one switch (FARANDOLE_SHM_WITHOUT, src/transport/shm/copy_policy.hpp). In a round each
 way is measured twice, one after the other on the same cores: with all ways, and without this one.
 A measurement runs every collective, on ordinary and on library-owned memory; a burst takes what its
-slowest rank takes. What a way gains is the median over the rounds without it, over the median with
-it: 1.25 means that a call takes a quarter longer without it. A way earns its code where it gains a
-tenth in some case in which even its slowest measurement is faster than the fastest without it; one
-that does so nowhere is to go. Compare on a machine that does nothing else.
+slowest rank takes. Before and after it the time of a cache line from core to core is taken: the
+cores were near or far if both say so, else mixed; nothing is repeated or left out. What a way gains
+is the median over the rounds without it, over the median with it, of one state: 1.25 means that a
+call takes a quarter longer without it. A way earns its code where it gains a tenth in some case of
+several rounds in which even its slowest measurement is faster than the fastest without it; one that
+does so nowhere is to go. Compare on a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -34,15 +37,19 @@ from typing import Any
 import numpy as np
 
 import farandole
+from farandole import _native
 
 SWITCHES = Path(__file__).parent.parent / "src/transport/shm/copy_policy.cpp"
-COLLECTIVES = ("allreduce", "broadcast", "allgather", "reducescatter")
+COLLECTIVES = ("allreduce", "allreduce_apart", "broadcast", "allgather", "reducescatter")
 MEMORIES = ("ordinary", "library")
 EARNS = 1.10
 BURSTS = 5
 CALLS_MAX = 20_000
+NEAR_SECONDS_MAX = 0.09e-6  # for a cache line, see bench/rivals/run.py
+LOOKS = 5
+STATES = ("near", "far", "mixed")
 
-Case = tuple[str, str, int, int]  # collective, memory, ranks, bytes
+Case = tuple[str, str, str, int, int]  # state, collective, memory, ranks, bytes
 Times = dict[Case, list[float]]  # microseconds, one a measurement
 
 
@@ -62,6 +69,10 @@ def call_of(collective: str, memory: str, size: int) -> Callable[[], object] | N
     data[:] = 0
     if collective == "allreduce":
         return lambda: world.allreduce(data, data)
+    if collective == "allreduce_apart":
+        result = array_of(memory, count)
+        result[:] = 0
+        return lambda: world.allreduce(data, result)
     if collective == "broadcast":
         return lambda: world.broadcast(data, data, root=0)
     if count % ranks != 0:
@@ -106,19 +117,29 @@ def run_rank(collectives: list[str], sizes: list[int], seconds: float) -> None:
 # Of all ranks
 
 
+def is_near() -> bool:
+    """The first two cores, by the shortest of some looks, since others may use them."""
+    first, second = sorted(os.sched_getaffinity(0))[:2]
+    looks = (_native.line_seconds(first, second) for _ in range(LOOKS))
+    found = [seconds for seconds in looks if seconds is not None]
+    return bool(found) and min(found) <= NEAR_SECONDS_MAX
+
+
 def measure(arguments: argparse.Namespace, ranks: int, without: str) -> dict[Case, float]:
     command = [sys.executable, "-m", "farandole.cli", "run", "-n", str(ranks)]
     command += ["--oversubscribe"] if ranks > len(os.sched_getaffinity(0)) else []
     command += [sys.executable, __file__, "--rank", f"--seconds={arguments.seconds}"]
     command += [f"--collectives={arguments.collectives}", f"--bytes={arguments.bytes}"]
     environment = os.environ | {"FARANDOLE_SHM_WITHOUT": without, "FARANDOLE_TRANSPORT": "shm"}
+    before = is_near()
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=1800, check=False
     )
+    state = "mixed" if is_near() != before else "near" if before else "far"
     if done.returncode != 0:
         raise SystemExit(f"without {without or 'nothing'}, {ranks} ranks: {done.stderr}")
     rows = json.loads(done.stdout[done.stdout.index("[") :])
-    return {(collective, memory, ranks, size): us for collective, memory, size, us in rows}
+    return {(state, collective, memory, ranks, size): us for collective, memory, size, us in rows}
 
 
 def compare(arguments: argparse.Namespace, way: str) -> tuple[Times, Times]:
@@ -137,12 +158,14 @@ def compare(arguments: argparse.Namespace, way: str) -> tuple[Times, Times]:
 
 def gains(present: Times, absent: Times) -> dict[Case, float]:
     return {
-        case: statistics.median(absent[case]) / statistics.median(present[case]) for case in present
+        case: statistics.median(absent[case]) / statistics.median(present[case])
+        for case in present
+        if case in absent
     }
 
 
 def words(case: Case) -> str:
-    collective, memory, ranks, size = case
+    _, collective, memory, ranks, size = case
     return f"{collective} of {in_units(size)}, {ranks} ranks, {memory} memory"
 
 
@@ -154,7 +177,8 @@ def in_units(size: int) -> str:
 
 
 def earns(row: dict[str, Any]) -> bool:
-    return bool(row["gain"] >= EARNS and max(row["us"]) < min(row["us_without"]))
+    rounds = min(len(row["us"]), len(row["us_without"]))
+    return bool(rounds > 1 and row["gain"] >= EARNS and max(row["us"]) < min(row["us_without"]))
 
 
 def table(results: dict[str, Any]) -> str:
@@ -167,17 +191,20 @@ def table(results: dict[str, Any]) -> str:
         f"{here['processor']}, {here['cores']} cores, load {here['load']}; {results['rounds']} "
         "rounds in turns. A number is the time of a call without the way over the time with it.",
         "",
-        "| way | most | where | least | where | mean | cases that earn it |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| way | cores | most | where | least | where | mean | cases that earn it |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for way, rows in results["ways"].items():
+    for (way, all_rows), state in itertools.product(results["ways"].items(), STATES):
+        rows = [row for row in all_rows if row["case"][0] == state]
         found = {tuple(row["case"]): row["gain"] for row in rows}
+        if not found:
+            continue
         best, worst = max(found, key=found.__getitem__), min(found, key=found.__getitem__)
         mean = math.exp(statistics.fmean(map(math.log, found.values())))
         earning = sum(earns(row) for row in rows)
         lines.append(
-            f"| {way} | {found[best]:.2f} | {words(best)} | {found[worst]:.2f} | {words(worst)} "
-            f"| {mean:.3f} | {earning} of {len(rows)} |"
+            f"| {way} | {state} | {found[best]:.2f} | {words(best)} "
+            f"| {found[worst]:.2f} | {words(worst)} | {mean:.3f} | {earning} of {len(rows)} |"
         )
     return "\n".join(lines) + "\n"
 

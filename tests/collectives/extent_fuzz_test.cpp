@@ -21,6 +21,7 @@
 #endif
 
 #include "algorithms/registry.hpp"
+#include "unit/base/full_run.hpp"
 #include "unit/frontend/ranks.hpp"
 
 // Goal: no counts, splits, sizes, roots or positions in place make a collective write or read
@@ -343,8 +344,7 @@ TEST_P(ExtentFuzz, NothingOutsideTheBuffersIsTouched) {
   const std::uint64_t seed = number_from("FARANDOLE_TEST_SEED").value_or(20'261);
   const auto only = number_from("FARANDOLE_TEST_CALL");
   const std::size_t begin = only.value_or(0);
-  const bool full = std::getenv("FARANDOLE_TEST_FULL") != nullptr;
-  const std::size_t end = only ? begin + 1 : full ? 25'000 : 2'000;
+  const std::size_t end = only ? begin + 1 : full_run() ? 25'000 : 2'000;
   std::vector<std::atomic<int>> mismatches(end - begin);
   Contexts contexts = make_ranks(ranks.size, ranks.transport, ranks.peer_memory);
   const auto p = static_cast<std::size_t>(ranks.size);

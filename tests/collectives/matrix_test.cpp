@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -16,6 +15,7 @@
 
 #include "collectives/counters.hpp"
 #include "reduce/reduce.hpp"
+#include "unit/base/full_run.hpp"
 #include "unit/frontend/ranks.hpp"
 
 // Goal: every allreduce gives the right result, bit for bit the same on all ranks, whatever the
@@ -31,10 +31,6 @@ constexpr std::array kAlgorithms = {"ring", "ring_bidirectional", "recursive_dou
                                     "rabenseifner", "direct"};
 // Under a sanitizer a shorter long message takes the same paths.
 constexpr std::size_t kLong = kCounts ? 1000003 : 100003;
-
-bool full_run() {
-  return std::getenv("FARANDOLE_TEST_FULL") != nullptr;
-}
 
 // Exact data repeats after this many elements, so that long messages cost a copy.
 constexpr std::size_t kPeriod = 64;

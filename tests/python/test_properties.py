@@ -315,7 +315,7 @@ def jobs(draw: st.DrawFn) -> tuple[list[int], list[Call]]:
     return list(order), draw(st.lists(calls(len(order)), min_size=1, max_size=8))
 
 
-@examples(800)
+@examples(500)
 @given(jobs())
 def test_results_are_those_of_numpy(job: tuple[list[int], list[Call]]) -> None:
     order, todo = job

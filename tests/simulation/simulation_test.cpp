@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <string>
 
 #include "simulation/world.hpp"
+#include "unit/base/full_run.hpp"
 
 namespace farandole::simulation {
 namespace {
@@ -16,11 +16,6 @@ constexpr std::uint64_t kSample = 40;  // of each kind of fault
 constexpr std::uint64_t kSample = 250;
 #endif
 
-bool full() {
-  const char* setting = std::getenv("FARANDOLE_TEST_FULL");
-  return setting != nullptr && std::string(setting) == "1";
-}
-
 std::string replay(const Scenario& scenario) {
   return "simulation --seed " + std::to_string(scenario.seed) + " --fault " + name(scenario.fault);
 }
@@ -30,7 +25,7 @@ std::string replay(const Scenario& scenario) {
 class Faults : public testing::TestWithParam<Fault> {};
 
 TEST_P(Faults, LeaveNoWrongResultNoHangAndTheRightRankNamed) {
-  const std::uint64_t count = full() ? 83'334 : kSample;
+  const std::uint64_t count = full_run() ? 83'334 : kSample;
   const std::uint64_t first = 1 + count * static_cast<std::uint64_t>(GetParam());
   std::printf("seeds %lu to %lu\n", first, first + count - 1);
   std::uint64_t failures = 0;
@@ -58,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Faults, kFaults, name_of);
 class FaultsWithShippedControl : public testing::TestWithParam<Fault> {};
 
 TEST_P(FaultsWithShippedControl, AreHandledTheSameWay) {
-  const std::uint64_t count = full() ? 5000 : kSample / 5;
+  const std::uint64_t count = full_run() ? 5000 : kSample / 5;
   const std::uint64_t first = 2'000'000 + count * static_cast<std::uint64_t>(GetParam());
   std::printf("seeds %lu to %lu\n", first, first + count - 1);
   for (std::uint64_t seed = first; seed < first + count; ++seed) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "transport/shm/layout.hpp"
+#include "unit/base/full_run.hpp"
 #include "unit/transport/shm/ranks.hpp"
 
 namespace farandole {
@@ -184,7 +185,8 @@ TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClear) {
 // Method: the sender runs in a thread of its own; cancel at some moment, many times.
 TEST_P(ShmCancel, TargetMayBeUsedAgainOnceClearWhileTheSenderRuns) {
   fill(source_, 1);
-  for (std::uint32_t round = 0; round < 200; ++round) {
+  const std::uint32_t rounds = full_run() ? 200 : 100;
+  for (std::uint32_t round = 0; round < rounds; ++round) {
     Send send = send_of(round, bytes_);
     Receive receive = receive_of(round, bytes_);
     std::thread sender([&] {
