@@ -128,8 +128,8 @@ class Cores {
   inline static Clock::time_point now_;
 };
 
-// Goal: the way follows the pair of cores, though a block that was written past the cache is slow to
-// write once where cores are near; whether messages come back to the same places or to others.
+// Goal: the way follows the pair of cores, though a block that was written past the cache is slow
+// to write once where cores are near; whether messages come back to the same places or to others.
 // Method: made-up pairs, near, far and of other sockets, one after the other.
 TEST(SharedCopy, FollowsThePairOfCores) {
   constexpr std::size_t kBytes = SharedCopy::kSampleBytes, kBlocks = 256;
