@@ -1,10 +1,11 @@
 # Copyright The Farandole Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the functions of a test module whose names start with check_ on real ranks.
+"""Runs the functions of test modules whose names start with check_ on real ranks.
 
-A job takes seconds to start, so all checks of a module share one job per number of ranks. Each
-rank writes one line per check: its outcome. A rank in which a check fails ends at once, so that
-the others fail too instead of waiting; checks that came after it have no outcome.
+A job takes seconds to start, most of them for PyTorch, so the chosen checks of a family of modules
+share one job per number of ranks; tests/conftest.py has one process run a family's tests. Each rank
+writes one line per check: its outcome. A rank in which a check fails ends at once, so that the
+others fail too instead of waiting; checks that came after it have no outcome.
 """
 
 from __future__ import annotations
@@ -24,6 +25,16 @@ from typing import Any
 import pytest
 
 TIMEOUT_SECONDS = 150.0
+TEST = "test_on_ranks"  # in each of the modules: assert_passed() of a check on some ranks
+# Modules that leave each other alone in a process. The last of a family may change farandole.
+FAMILIES = (
+    ("test_torch_tensors", "test_torch_functions", "test_torch_state", "test_torch_coordination"),
+    ("test_torch_sync_batch_norm", "test_torch_gradients", "test_torch_optimizer"),
+    ("test_horovod_parity", "test_torch_recipes", "test_torch_apart"),
+    ("test_torch_moved_gradients", "test_autotune"),
+)
+# By number of ranks, the modules of which tests are to run in this process.
+chosen: dict[int, set[str]] = {}
 # One rank is a case of its own; of more, three are neither even nor a power of two.
 RANK_COUNTS = [1, 3, pytest.param(4, marks=pytest.mark.full)]
 
@@ -48,25 +59,36 @@ def launch(rank_count: int, *command: str | Path) -> subprocess.CompletedProcess
     )
 
 
+def family_of(module: str) -> int | None:
+    """Its index; `module`: a name without folder and suffix."""
+    return next((i for i, family in enumerate(FAMILIES) if module in family), None)
+
+
 @functools.cache
-def outcomes(module: str, rank_count: int) -> dict[str, list[str]]:
-    """By check: what every rank that got to it says, "ok" or a traceback."""
+def outcomes(family: int, rank_count: int) -> dict[tuple[str, str], list[str]]:
+    """By module and check: what every rank that got to it says, "ok" or a traceback. "job", "":
+    what the job said."""
+    modules = [name for name in FAMILIES[family] if name in chosen[rank_count]]
+    paths = [Path(__file__).with_name(name + ".py") for name in modules]
     with tempfile.TemporaryDirectory() as folder:
-        job = launch(rank_count, __file__, module, folder)
-        said: dict[str, list[str]] = {}
+        job = launch(rank_count, __file__, folder, *paths)
+        said: dict[tuple[str, str], list[str]] = {}
         for rank in range(rank_count):
             path = Path(folder) / f"{rank}.jsonl"
             for line in path.read_text().splitlines() if path.exists() else ():
-                check, outcome = json.loads(line)
-                said.setdefault(check, []).append(outcome)
-        said["job"] = [f"status {job.returncode}\n{job.stdout}\n{job.stderr}"]
+                module, check, outcome = json.loads(line)
+                said.setdefault((module, check), []).append(outcome)
+        said["job", ""] = [f"status {job.returncode}\n{job.stdout}\n{job.stderr}"]
         return said
 
 
 def assert_passed(module: str, rank_count: int, check: str) -> None:
-    said = outcomes(module, rank_count)
-    text = "\n".join(said.get(check, ["no rank got to this check"]) + said["job"])
-    assert said.get(check) == ["ok"] * rank_count, text
+    name = Path(module).stem
+    family = family_of(name)
+    assert family is not None, f"{name} is not among FAMILIES"
+    said = outcomes(family, rank_count)
+    text = "\n".join(said.get((name, check), ["no rank got to this check"]) + said["job", ""])
+    assert said.get((name, check)) == ["ok"] * rank_count, text
 
 
 def _outcome(check: Callable[[], None]) -> str:
@@ -77,18 +99,19 @@ def _outcome(check: Callable[[], None]) -> str:
     return "ok"
 
 
-def main(module: str, folder: str) -> None:
+def main(folder: str, *modules: str) -> None:
     import farandole.torch as hvd
 
-    namespace = runpy.run_path(module)
     hvd.init()
     with (Path(folder) / f"{hvd.rank()}.jsonl").open("w", buffering=1) as report:
-        for name in checks_of(namespace):
-            outcome = _outcome(namespace[name])
-            print(json.dumps([name, outcome]), file=report)
-            if outcome != "ok":
-                sys.exit(f"{name} failed")
-    hvd.barrier()
+        for module in modules:
+            namespace = runpy.run_path(module)
+            for check in checks_of(namespace):
+                outcome = _outcome(namespace[check])
+                print(json.dumps([Path(module).stem, check, outcome]), file=report)
+                if outcome != "ok":
+                    sys.exit(f"{check} of {module} failed")
+            hvd.barrier()
     hvd.shutdown()
 
 
