@@ -184,6 +184,23 @@ TEST_F(CorruptPeer, TargetBeyondTheMemory) {
   EXPECT_EQ(send.error, ErrorKind::kRankFailed);
 }
 
+// Goal: a send does not count as done without its bytes, whatever the peer says of its caches.
+TEST_F(CorruptPeer, LinesOfNobodyKnown) {
+  std::byte* source = *ours_.memory->allocate(Bytes{kLarge});
+  std::byte* target = *theirs_.memory->allocate(Bytes{kLarge});
+  std::memset(source, 7, kLarge);
+  Send send = send_to(1, 1, source, kLarge);
+  transport_->post(send);
+  const auto* header = reinterpret_cast<const Header*>(ours_.memory->base());
+  auto* entries = reinterpret_cast<Entry*>(ours_.memory->base() + header->entries);
+  entries[0].target = static_cast<std::uint64_t>(target - theirs_.memory->base());
+  entries[0].lines = static_cast<TargetLines>(99);
+  publish(entries[0].reply, Reply::kPut);
+  for (int i = 0; i < 10; ++i) (void)transport_->progress();
+  EXPECT_EQ(send.moved, Bytes{kLarge});
+  EXPECT_EQ(std::memcmp(source, target, kLarge), 0);
+}
+
 // Goal: counters that run ahead make no send write where it must not.
 // Method: the reader of our ring claims to have consumed more than was ever written; what it
 // had not read may be lost to it, but this rank goes on and finishes its sends.
