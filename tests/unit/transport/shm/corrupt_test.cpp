@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "transport/shm/layout.hpp"
@@ -22,10 +21,7 @@ class CorruptPeer : public testing::Test {
     const Members members = {ours_.member, theirs_.member};
     transport_ = ours_.join(members, {.all_memory = true});
     peer_ = theirs_.join(members, {.all_memory = true});
-    const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
-    std::thread other([&] { EXPECT_TRUE(peer_->connect(zero, Deadline::never())); });
-    EXPECT_TRUE(transport_->connect(one, Deadline::never()));
-    other.join();
+    connect(*transport_, *peer_);
   }
 
   template <class T>
