@@ -45,7 +45,7 @@ MEMORIES = ("ordinary", "library")
 EARNS = 1.10
 BURSTS = 5
 CALLS_MAX = 20_000
-NEAR_SECONDS_MAX = 0.09e-6  # for a cache line, see bench/rivals/run.py
+NEAR_SECONDS_MAX = 0.09e-6  # for a cache line, see src/device/cpu/line_time.hpp
 LOOKS = 5
 STATES = ("near", "far", "mixed")
 
@@ -118,11 +118,16 @@ def run_rank(collectives: list[str], sizes: list[int], seconds: float) -> None:
 
 
 def is_near() -> bool:
-    """The first two cores, by the shortest of some looks, since others may use them."""
-    first, second = sorted(os.sched_getaffinity(0))[:2]
-    looks = (_native.line_seconds(first, second) for _ in range(LOOKS))
+    """Of the first two cores, by the shortest of some looks, since others may use them. A core is
+    near itself."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) == 1:
+        return True
+    looks = (_native.line_seconds(cores[0], cores[1]) for _ in range(LOOKS))
     found = [seconds for seconds in looks if seconds is not None]
-    return bool(found) and min(found) <= NEAR_SECONDS_MAX
+    if not found:
+        raise SystemExit("ablation: how far the cores are from each other cannot be measured")
+    return min(found) <= NEAR_SECONDS_MAX
 
 
 def measure(arguments: argparse.Namespace, ranks: int, without: str) -> dict[Case, float]:

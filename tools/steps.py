@@ -140,7 +140,7 @@ def full() -> bool:
 
 
 def preset(name: str) -> None:
-    run("cmake", "--preset", name)
+    run("cmake", "--preset", name, f"-DFARANDOLE_SANITIZE_WHOLE={'ON' if full() else 'OFF'}")
     chosen = f"{name}-all" if full() else name
     run("cmake", "--build", "--preset", chosen)
     run("ctest", "--preset", chosen, "-j", str(SIDE_BY_SIDE))

@@ -528,14 +528,17 @@ def test_daemons_may_say_goodbye(start: Start, tmp_path: Path) -> None:
     assert witness.read_text() == "bye\n"
 
 
-# Goal: orphans that end while the job runs leave no zombies to the launcher.
-def test_orphans_are_reaped(start: Start) -> None:
-    job = start("-n", "1", "bash", "-c", "(true & echo $! $PPID); read word")
-    orphan, launcher = map(int, job.line().split())
+# Goal: orphans leave no zombies to the launcher, also those that end while it still starts ranks.
+@pytest.mark.parametrize("ranks", [1, 16])
+def test_orphans_are_reaped(start: Start, ranks: int) -> None:
+    source = "((FARANDOLE_RANK)) || (true & echo $!); exec sleep 1000"
+    job = start("-n", str(ranks), "bash", "-c", source)
+    orphan = Path(f"/proc/{int(job.line())}")
     end = time.monotonic() + DEADLINE_SECONDS
-    while str(orphan) in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
+    while orphan.exists():
         assert time.monotonic() < end, "the orphan is still a zombie"
-    assert job.finish(stdin="end\n") == 0
+    job.process.send_signal(signal.SIGTERM)
+    assert job.finish() == 128 + signal.SIGTERM
 
 
 # Goal: SIGTERM ends a job whose ranks do not mind it, after the grace.

@@ -183,6 +183,7 @@ class Launcher:
         self._started = True
         for signum in self._early_signals:
             self._signal_ranks(signum)
+        self.reap()  # whose SIGCHLD came too early
         if self._options.timeout_seconds is not None:
             self._timeout_at = time.monotonic() + self._options.timeout_seconds
 

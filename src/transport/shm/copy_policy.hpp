@@ -109,17 +109,13 @@ class CopyPolicy {
     if (of_all >= (sender_has_read ? put_cached_max_ : cached_max_)) return TargetLines::kNobodys;
     return sender_has_read ? TargetLines::kSenders : TargetLines::kReceivers;
   }
-  /// Copies to a target in the peer's memory. `times` belongs to the peer.
+  /// Copies to a target in the peer's memory. `times` belongs to the peer, which has written
+  /// `lines`: whatever is there, all bytes are copied.
   void to_target(TargetLines lines, SharedCopy& times, std::byte* target, const std::byte* source,
                  std::size_t bytes) const {
-    switch (lines) {
-      case TargetLines::kSenders:
-        return copy_bytes(target, source, bytes);
-      case TargetLines::kReceivers:
-        return to_shared(times, target, source, bytes);
-      case TargetLines::kNobodys:
-        return to_memory_(target, source, bytes);
-    }
+    if (lines == TargetLines::kNobodys) return to_memory_(target, source, bytes);
+    if (lines == TargetLines::kReceivers) return to_shared(times, target, source, bytes);
+    copy_bytes(target, source, bytes);
   }
 
  private:

@@ -7,9 +7,10 @@
 #include <memory>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
 #include <vector>
+
+#include "unit/engine/posted.hpp"
 
 namespace farandole {
 namespace {
@@ -43,25 +44,6 @@ TEST(MessageId, TellsAllMessagesOfOneRankApart) {
   }
 }
 
-/// Keeps what is posted.
-class Posted final : public Transport {
- public:
-  const Capabilities& capabilities() const override { return capabilities_; }
-  TransportCounters counters() const override { return {}; }
-  Result<void> add_peer(const Member&, Deadline) override { return {}; }
-  Result<void> connect(std::span<const Rank>, Deadline) override { return {}; }
-  void post(Send& send) override { transfers.push_back(&send); }
-  void post(Receive& receive) override { transfers.push_back(&receive); }
-  bool progress() override { return false; }
-  bool cancel(OperationId) override { return true; }
-  void peer_failed(Rank) override {}
-
-  std::vector<Transfer*> transfers;
-
- private:
-  Capabilities capabilities_{.name = "posted"};
-};
-
 // Goal: the rank that a transport has lost is named, whichever message it has.
 // Method: fail one of three messages, each of another rank.
 TEST(BatchOperation, NamesThePeerThatIsLost) {
@@ -81,9 +63,7 @@ TEST(BatchOperation, NamesThePeerThatIsLost) {
     batch.step();
     ASSERT_EQ(transport.transfers.size(), 3U);
     EXPECT_EQ(batch.lost_peer(), std::nullopt);
-    for (Transfer* transfer : transport.transfers) {
-      if (transfer->peer == Rank{lost}) transfer->fail(ErrorKind::kRankFailed);
-    }
+    transport.lose(Rank{lost});
     EXPECT_EQ(batch.lost_peer(), Rank{lost});
   }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "schedule/builder.hpp"
+#include "unit/engine/posted.hpp"
 
 namespace farandole {
 namespace {
@@ -66,28 +67,9 @@ TEST(CollectiveOperation, RefusesALocalCopyOfUnequalLengths) {
   }
 }
 
-/// Keeps what is posted.
-class Posted final : public Transport {
- public:
-  const Capabilities& capabilities() const override { return capabilities_; }
-  TransportCounters counters() const override { return {}; }
-  Result<void> add_peer(const Member&, Deadline) override { return {}; }
-  Result<void> connect(std::span<const Rank>, Deadline) override { return {}; }
-  void post(Send& send) override { transfers.push_back(&send); }
-  void post(Receive& receive) override { transfers.push_back(&receive); }
-  bool progress() override { return false; }
-  bool cancel(OperationId) override { return true; }
-  void peer_failed(Rank) override {}
-
-  std::vector<Transfer*> transfers;
-
- private:
-  Capabilities capabilities_{.name = "posted"};
-};
-
 /// One rank's part of a collective on four bytes each, all of whose peers one transport reaches.
 CollectiveSpec spec_of(const VerifiedSchedule& schedule, int rank, Transport& transport,
-                       const std::byte* source, std::byte* target, bool one_sends = false) {
+                       const std::byte* source, std::byte* target) {
   const auto size = static_cast<std::size_t>(schedule.schedule().rank_count);
   auto group = std::make_shared<Group>();
   group->self = Rank{rank};
@@ -96,16 +78,25 @@ CollectiveSpec spec_of(const VerifiedSchedule& schedule, int rank, Transport& tr
   CollectiveSpec spec;
   spec.terms.group = group;
   spec.device = std::make_shared<CpuDevice>();
+  spec.scratch = {new std::byte[4], std::default_delete<std::byte[]>()};
   Binding binding;
   binding.program = std::make_shared<const Program>(specialize(schedule, rank));
-  binding.in = Layout::by_counts(std::array{std::size_t{4}});
-  binding.out = one_sends ? binding.in : Layout::by_counts(std::vector<std::size_t>(size, 4));
+  const auto chunks = static_cast<std::size_t>(binding.program->chunk_count);
+  if (binding.program->collective == Collective::kAllgather) {
+    binding.in = Layout::by_counts(std::array{std::size_t{4}});
+    binding.out = Layout::by_counts(std::vector<std::size_t>(size, 4));
+  } else {
+    binding.in = Layout::by_counts(std::vector<std::size_t>(chunks, 4 / chunks));
+    binding.out = binding.chunks = binding.in;
+  }
   binding.dtype = DType::kUInt8;
+  if (source == target) binding.in_offset = 0;
   auto bound = BoundProgram::bind(std::move(binding), flow_of(group));
   EXPECT_TRUE(bound) << bound.error().message;
   spec.bound = *std::move(bound);
   spec.in = source;
   spec.out = target;
+  spec.kernel = *find_kernel(DType::kUInt8, Reduction::kSum);
   return spec;
 }
 
@@ -130,7 +121,7 @@ TEST(CollectiveOperation, SaysThatOnlyOneRankSends) {
     for (const int rank : {0, 1}) {
       Posted transport;
       std::array<std::byte, 8> source{}, target{};
-      auto spec = spec_of(*verified, rank, transport, source.data(), target.data(), one_sends);
+      auto spec = spec_of(*verified, rank, transport, source.data(), target.data());
       const auto operation = std::make_shared<CollectiveOperation>(std::move(spec));
       (void)operation->step();
       ASSERT_FALSE(transport.transfers.empty());
@@ -159,10 +150,50 @@ TEST(CollectiveOperation, NamesThePeerThatIsLost) {
     (void)operation.step();
     ASSERT_EQ(transport.transfers.size(), 2U);
     EXPECT_EQ(operation.lost_peer(), std::nullopt);
-    for (Transfer* transfer : transport.transfers) {
-      if (transfer->peer == Rank{lost}) transfer->fail(ErrorKind::kRankFailed);
-    }
+    transport.lose(Rank{lost});
     EXPECT_EQ(operation.lost_peer(), Rank{lost});
+  }
+}
+
+// Goal: transports learn which receives are of sums that the peer has made, and which of these lie
+// where the peer has read: the second, in place alone.
+// Method: both rounds of a ring between two ranks, into another output, in place, and by way of
+// scratch memory, to which the peer sends its input.
+TEST(CollectiveOperation, SaysWhatThePeerHasMade) {
+  ScheduleBuilder ring(Collective::kAllreduce, "ring", 2, 2);
+  const Expr r = ring.rank(), other = (r + 1) % 2;
+  ring.round().send(in(other), other).receive_reduce(out(r), in(r), other);
+  ring.round().send(out(r), other).receive(out(other), other);
+  ScheduleBuilder whole(Collective::kAllreduce, "whole", 2, 1);
+  whole.scratch_slots(1);
+  const Expr own = whole.rank(), peer = (own + 1) % 2;
+  whole.round().send(in(0), peer).receive(scratch(0, 0), peer);
+  RoundBuilder sum = whole.round();
+  sum.when(own, 0, 1).reduce(out(0), in(0), scratch(0, 0));
+  sum.always().when(own, 1, 2).reduce(out(0), scratch(0, 0), in(0));
+  const auto by_ring = verify(std::move(ring).build()),
+             by_scratch = verify(std::move(whole).build());
+  ASSERT_TRUE(by_ring) << by_ring.error().message;
+  ASSERT_TRUE(by_scratch) << by_scratch.error().message;
+  for (const bool in_place : {false, true}) {
+    for (const auto* schedule : {&*by_ring, &*by_scratch}) {
+      Posted transport;
+      std::array<std::byte, 4> source{}, target{};
+      std::byte* const result = in_place ? source.data() : target.data();
+      CollectiveOperation operation(spec_of(*schedule, 0, transport, source.data(), result));
+      (void)operation.step();
+      for (std::size_t ended = 0; !operation.finished(); (void)operation.step()) {
+        ASSERT_LT(ended, transport.transfers.size());
+        for (; ended < transport.transfers.size(); ++ended) transport.transfers[ended]->finish();
+      }
+      std::vector<std::pair<bool, bool>> said, expected = {{false, false}};
+      for (const Receive* receive : transport.receives) {
+        if (receive->consume != nullptr) continue;
+        said.emplace_back(receive->peer_has_made, receive->peer_has_read);
+      }
+      if (schedule == &*by_ring) expected = {{true, in_place}};
+      EXPECT_EQ(said, expected) << schedule->schedule().algorithm << (in_place ? ", in place" : "");
+    }
   }
 }
 

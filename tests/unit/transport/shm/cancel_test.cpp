@@ -30,10 +30,7 @@ class ShmCancel : public testing::TestWithParam<Way> {
     const ShmTransport::Options options{.all_memory = by_kernel_};
     from_ = sender_.join(members, options, GetParam() != Way::kStaged);
     to_ = receiver_.join(members, options, GetParam() != Way::kStaged);
-    const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
-    std::thread other([&] { EXPECT_TRUE(to_->connect(zero, Deadline::never())); });
-    EXPECT_TRUE(from_->connect(one, Deadline::never()));
-    other.join();
+    connect(*from_, *to_);
     if (by_kernel_) {
       heap_.resize(2 * bytes_);
       source_ = heap_.data();

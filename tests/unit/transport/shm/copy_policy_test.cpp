@@ -8,7 +8,6 @@
 #include <memory>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "unit/transport/shm/ranks.hpp"
@@ -110,10 +109,7 @@ class Without : public ::testing::TestWithParam<std::string> {
     const bool registers = GetParam().find("in_place") == std::string::npos;
     from_ = first_.join(members, options, registers);
     to_ = second_.join(members, options, registers);
-    const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
-    std::thread other([&] { EXPECT_TRUE(to_->connect(zero, Deadline::never())); });
-    EXPECT_TRUE(from_->connect(one, Deadline::never()));
-    other.join();
+    connect(*from_, *to_);
   }
   void expect_arrives(std::byte* source, std::byte* target, std::size_t bytes, bool one_sends,
                       bool has_read) {

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "transport/shm/layout.hpp"
@@ -22,10 +21,7 @@ class CorruptPeer : public testing::Test {
     const Members members = {ours_.member, theirs_.member};
     transport_ = ours_.join(members, {.all_memory = true});
     peer_ = theirs_.join(members, {.all_memory = true});
-    const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
-    std::thread other([&] { EXPECT_TRUE(peer_->connect(zero, Deadline::never())); });
-    EXPECT_TRUE(transport_->connect(one, Deadline::never()));
-    other.join();
+    connect(*transport_, *peer_);
   }
 
   template <class T>
@@ -182,6 +178,23 @@ TEST_F(CorruptPeer, TargetBeyondTheMemory) {
   for (int i = 0; i < 10; ++i) (void)transport_->progress();
   EXPECT_EQ(send.state, TransferState::kFailed);
   EXPECT_EQ(send.error, ErrorKind::kRankFailed);
+}
+
+// Goal: a send does not count as done without its bytes, whatever the peer says of its caches.
+TEST_F(CorruptPeer, LinesOfNobodyKnown) {
+  std::byte* source = *ours_.memory->allocate(Bytes{kLarge});
+  std::byte* target = *theirs_.memory->allocate(Bytes{kLarge});
+  std::memset(source, 7, kLarge);
+  Send send = send_to(1, 1, source, kLarge);
+  transport_->post(send);
+  const auto* header = reinterpret_cast<const Header*>(ours_.memory->base());
+  auto* entries = reinterpret_cast<Entry*>(ours_.memory->base() + header->entries);
+  entries[0].target = static_cast<std::uint64_t>(target - theirs_.memory->base());
+  entries[0].lines = static_cast<TargetLines>(99);
+  publish(entries[0].reply, Reply::kPut);
+  for (int i = 0; i < 10; ++i) (void)transport_->progress();
+  EXPECT_EQ(send.moved, Bytes{kLarge});
+  EXPECT_EQ(std::memcmp(source, target, kLarge), 0);
 }
 
 // Goal: counters that run ahead make no send write where it must not.

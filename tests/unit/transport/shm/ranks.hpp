@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "bootstrap/member.hpp"
@@ -48,6 +49,14 @@ struct ShmRank {
   std::unique_ptr<Doorbell> bell;
   Member member;
 };
+
+/// Connects ranks 0 and 1, which wait for each other.
+inline void connect(ShmTransport& first, ShmTransport& second) {
+  const Rank zero[] = {Rank{0}}, one[] = {Rank{1}};
+  std::thread other([&] { EXPECT_TRUE(second.connect(zero, Deadline::never())); });
+  EXPECT_TRUE(first.connect(one, Deadline::never()));
+  other.join();
+}
 
 inline Send send_to(int peer, std::uint32_t sequence, const std::byte* source, std::size_t bytes) {
   Send send;

@@ -113,12 +113,7 @@ TEST(ShmConnect, ReadsRegisteredMemoryInPlace) {
   ShmRank a(0), b(1);
   const Members members = {a.member, b.member};
   const auto first = a.join(members, {}, false), second = b.join(members, {}, false);
-  std::thread other([&] {
-    const Rank zero[] = {Rank{0}};
-    EXPECT_TRUE(second->connect(zero, Deadline::never()));
-  });
-  ASSERT_TRUE(first->connect(kPeer, Deadline::never()));
-  other.join();
+  connect(*first, *second);
   constexpr std::size_t kBytes = 100'000;
   std::byte* const owned = *a.memory->allocate(Bytes{kBytes});
   std::uint32_t sequence = 0;
@@ -155,12 +150,7 @@ TEST(ShmConnect, WhoeverMadeTheBytesWritesThem) {
   ShmRank a(0), b(1);
   const Members members = {a.member, b.member};
   const auto first = a.join(members), second = b.join(members);
-  std::thread other([&] {
-    const Rank zero[] = {Rank{0}};
-    EXPECT_TRUE(second->connect(zero, Deadline::never()));
-  });
-  ASSERT_TRUE(first->connect(kPeer, Deadline::never()));
-  other.join();
+  connect(*first, *second);
   constexpr std::size_t kBytes = 100'000;
   std::byte* const source = *a.memory->allocate(Bytes{kBytes});
   std::byte* const target = *b.memory->allocate(Bytes{kBytes});
