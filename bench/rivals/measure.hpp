@@ -134,16 +134,18 @@ inline int measure(Library& library, int argc, char** argv) {
       const std::chrono::duration<double> spent = Clock::now() - start;
       return library.max_over_ranks(spent.count()) / calls;
     };
+    // Each burst is as long as the last one says: ranks that share cores may first be ten times as
+    // fast as they are then.
     double each = burst(2);
-    each = std::min(each, burst(std::clamp(static_cast<int>(2e-3 / each), 1, 2000)));
+    each = burst(std::clamp(static_cast<int>(2e-3 / each), 1, 2000));
     const auto calls_in = [&](double time) {
       return std::clamp(static_cast<int>(time / each), 1, 1'000'000);
     };
-    if (!std::exchange(settled, true)) each = std::min(each, burst(calls_in(kSettleSeconds)));
-    const int calls = calls_in(seconds / kBursts);
+    if (!std::exchange(settled, true)) each = burst(calls_in(kSettleSeconds));
     std::string times;
     for (int i = 0; i < kBursts; ++i) {
-      times += (i == 0 ? "" : ", ") + std::to_string(burst(calls) * 1e6);
+      each = burst(calls_in(seconds / kBursts));
+      times += (i == 0 ? "" : ", ") + std::to_string(each * 1e6);
     }
     const bool all_right = library.max_over_ranks(right ? 0 : 1) == 0;
     if (library.rank() != 0) continue;
