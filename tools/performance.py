@@ -63,6 +63,8 @@ left out; ratios compare units of one state. `farandole probe` prints the time o
 - *bound* ranks have a core each, or share one where there are more ranks than cores; *unbound*
   ranks run where the system puts them.
 - *allreduce_apart* is an allreduce whose result goes to another buffer.
+- Our *broadcast* ends on no rank before every rank has called it, so that ranks which call unlike
+  things hear of it. The others' roots may be many calls ahead, which small broadcasts show.
 - *ours* is given ordinary memory, as the others are. *ours, library buffers* uses arrays of
   `farandole.empty`, which peers read in place.
 - A *ratio* is the time of the fastest of the other libraries over ours: above 1, ours is faster.
