@@ -17,6 +17,8 @@ constexpr std::uint32_t kStepsPerTimeCheck = 1024;
 constexpr int kPausesPerClock = 16;
 constexpr int kSleepMs = 100;  // deadlines are checked this often in a quiet wait
 constexpr Clock::duration kSleep = std::chrono::milliseconds(kSleepMs);
+// How long a sleep lasts while an operation waits for a device, which wakes nobody.
+constexpr Clock::duration kLookAgain = std::chrono::microseconds(50);
 constexpr auto kSuspicion = std::chrono::milliseconds(800);
 constexpr int kUntimedLooks = 32;  // about a microsecond, over shared memory
 constexpr auto kEndPatience = std::chrono::seconds(2);
@@ -295,8 +297,9 @@ void Engine::sleep() {
   doorbell_.arm();
   // Operations are stepped once more, for what has ended since step() did so.
   if (!step() && !step_operations()) {
-    const auto timeout = std::chrono::ceil<std::chrono::milliseconds>(quiet_time()).count();
-    const int count = ::poll(wakers_.data(), wakers_.size(), static_cast<int>(timeout));
+    const auto ns = std::chrono::nanoseconds(quiet_time()).count();
+    const timespec timeout{.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
+    const int count = ::ppoll(wakers_.data(), wakers_.size(), &timeout, nullptr);
     if (count > 0 && wakers_.front().revents != 0) doorbell_.drain();
   }
   doorbell_.disarm();
@@ -310,7 +313,7 @@ bool Engine::looks_are_needed() const {
 }
 
 Clock::duration Engine::quiet_time() const {
-  const Clock::duration most = looks_are_needed() ? Clock::duration{} : kSleep;
+  const Clock::duration most = looks_are_needed() ? kLookAgain : kSleep;
   return std::clamp<Clock::duration>(claims_due_ - Clock::now(), {}, most);
 }
 

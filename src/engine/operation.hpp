@@ -66,7 +66,7 @@ class Operation : public std::enable_shared_from_this<Operation> {
   void on_complete(Told told);
 
   const OperationTerms& terms() const { return terms_; }
-  /// Whether only polling shows that it can go on: the driver does not sleep meanwhile.
+  /// Whether only polling shows that it can go on: the driver sleeps only briefly meanwhile.
   bool needs_looks() const { return !started_ ? !terms_.gate.is_open() : awaits_device(); }
   /// Updates the watch on deadline and progress, which starts with the first call.
   void look(Clock::time_point now);
