@@ -29,6 +29,13 @@ void make_options(CallOptions* self, std::string algorithm, std::string name, do
                          .deterministic = deterministic};
 }
 
+/// The same options for a call on this stream.
+CallOptions on_stream(const CallOptions& options, std::uintptr_t stream) {
+  CallOptions changed = options;
+  changed.stream = reinterpret_cast<void*>(stream);
+  return changed;
+}
+
 void make_arguments(OwnedArguments* self, Collective collective, std::uintptr_t input,
                     std::uintptr_t output, std::size_t count, DType dtype, Reduction reduction,
                     int root, bool by_rank, Counts in_counts, Counts out_counts) {
@@ -54,7 +61,8 @@ void bind_calls(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<CallOptions>(module, "CallOptions")
       .def("__init__", &make_options, nb::kw_only(), "algorithm"_a = "", "name"_a = "",
-           "factor"_a = 1.0, "deterministic"_a = false);
+           "factor"_a = 1.0, "deterministic"_a = false)
+      .def("on", &on_stream, "stream"_a);
   nb::class_<OwnedArguments>(module, "Arguments")
       .def("__init__", &make_arguments, nb::kw_only(), "collective"_a.noconvert(), "input"_a = 0,
            "output"_a = 0, "count"_a = 0, "dtype"_a.noconvert() = DType::kUInt8,

@@ -116,6 +116,21 @@ Request start_messages(Communicator& self, const Messages& messages, const CallO
   return start<std::span<const Message>>(self, messages, in_background(options));
 }
 
+/// Enqueues a call on the memory of a device, whose stream waits for its end.
+void run_on_stream(Communicator& self, const OwnedArguments& arguments,
+                   const CallOptions& options) {
+  together([&] { return self.run(arguments.value, options); });
+}
+
+void run_messages_on_stream(Communicator& self, const Messages& messages,
+                            const CallOptions& options) {
+  together([&] { return self.batch(messages, options); });
+}
+
+void order(Request& request, std::uintptr_t stream) {
+  together([&] { return request.order(reinterpret_cast<void*>(stream)); });
+}
+
 std::vector<int> world_ranks(const Communicator& self) {
   std::vector<int> ranks;
   for (const Rank rank : self.world_ranks()) ranks.push_back(rank.value());
@@ -159,7 +174,9 @@ void set_algorithm(Communicator& self, Collective collective, std::size_t bytes,
 void bind_communicator(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Request> request(module, "Request");
-  request.def("wait", &wait).def("test", [](Request& self) { return take(self.test()); });
+  request.def("wait", &wait).def("order", &order, "stream"_a).def("test", [](Request& self) {
+    return take(self.test());
+  });
   bind_completions(module, request);
   bind_calls(module);
   nb::class_<Communicator>(module, "Communicator")
@@ -168,6 +185,8 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("world_ranks", &world_ranks)
       .def("run", &run_call, "arguments"_a, "options"_a)
       .def("start", &start_call, "arguments"_a, "options"_a)
+      .def("run_on_stream", &run_on_stream, "arguments"_a, "options"_a)
+      .def("run_messages_on_stream", &run_messages_on_stream, "messages"_a, "options"_a)
       .def("allreduce_plain", &allreduce_plain, "array"_a, "out"_a, "reduction"_a.noconvert(),
            "options"_a)
       .def("run_messages", &run_messages, "messages"_a, "options"_a)

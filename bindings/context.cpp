@@ -94,6 +94,18 @@ void bind_arrays(nb::module_& module) {
       .def_ro("is_on_cpu", &DLPackArray::is_on_cpu)
       .def_ro("read_only", &DLPackArray::read_only);
   module.def("buffer", &buffer, "object"_a);
+  module.def(
+      "use_devices", [](const std::string& kind) { together([&] { return use_devices(kind); }); },
+      "kind"_a);
+  module.def(
+      "order_streams",
+      [](std::uintptr_t pointer, std::uintptr_t before, std::uintptr_t after) {
+        together([&] {
+          return order_streams(reinterpret_cast<const void*>(pointer),
+                               reinterpret_cast<void*>(before), reinterpret_cast<void*>(after));
+        });
+      },
+      "pointer"_a, "before"_a, "after"_a);
   module.def("dlpack", &dlpack, "array"_a, "writable"_a = false);
 }
 

@@ -4,6 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
+
+#include "farandole/result.hpp"
 
 namespace farandole {
 
@@ -29,5 +32,20 @@ struct Gate {
     if (out != nullptr) out->store(out_value, std::memory_order_release);
   }
 };
+
+/// Makes this process know memory of devices of a kind; there is "cuda". Until then such memory is
+/// taken for the host's. A call whose buffers lie in it is ordered with CallOptions::stream.
+/// Idempotent.
+///
+/// Errors    kInvalidArgument: no such kind. kUnsupported: the machine has no such device.
+/// Threads   any.
+Result<void> use_devices(std::string_view kind);
+
+/// Has what stream `after` is given from now on come after what stream `before` holds now. Both are
+/// streams of the device in whose memory `pointer` lies. Does not block.
+///
+/// Errors    kInvalidArgument: the pointer is not in memory of a device that use_devices() knows.
+/// Threads   any.
+Result<void> order_streams(const void* pointer, void* before, void* after);
 
 }  // namespace farandole

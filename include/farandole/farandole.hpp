@@ -21,6 +21,7 @@
 
 namespace farandole {
 
+class DeviceRun;
 class Operation;
 class Transport;
 struct CommunicatorState;
@@ -36,8 +37,13 @@ class Request {
  public:
   Request(std::shared_ptr<Operation> operation, std::shared_ptr<ContextState> context)
       : operation_(std::move(operation)), context_(std::move(context)) {}
+  /// A call on a device's memory.
+  explicit Request(std::shared_ptr<DeviceRun> run);
   /// Blocks until the operation has ended. Its buffers are the caller's again afterwards.
   Result<void> wait();
+  /// What is enqueued on `stream` from now on comes after the operation. Blocks only for memory of
+  /// the host, for which it is wait(). An error that is not known yet raises on the next call.
+  Result<void> order(void* stream);
   /// Waits for at most `timeout`; false if the operation still runs then.
   Result<bool> wait_for(std::chrono::milliseconds timeout);
   /// Fails all operations of this context, those in flight, this one included, and later ones.
@@ -57,6 +63,7 @@ class Request {
  private:
   std::shared_ptr<Operation> operation_;
   std::shared_ptr<ContextState> context_;
+  std::shared_ptr<DeviceRun> run_;  // in place of the two
 };
 
 /// Options of a call.
@@ -70,6 +77,8 @@ struct CallOptions {
                                // 2^size_shift times the bytes; the same on every rank
   std::uint16_t purpose = 0;   // calls with different purposes never match, whatever they move
   Gate gate;                   // orders the call within a device's work; empty: it begins at once
+  void* stream = nullptr;  // for buffers in a device's memory: on which they are used; null: the
+                           // device's default stream
 };
 
 /// The options of calls that give none; made once.

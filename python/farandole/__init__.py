@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from farandole import _native, errors
-from farandole.core.communicator import Communicator, Request
+from farandole.core.communicator import Communicator
 from farandole.core.contexts import Context, FileStore, Job, MemoryStore, Store
 from farandole.core.job import (
     context,
@@ -36,6 +36,7 @@ from farandole.core.job import (
     world,
 )
 from farandole.core.messages import Recv, Send
+from farandole.core.requests import Request
 from farandole.core.schedules import Schedule
 from farandole.errors import (
     AbortedError,

@@ -90,10 +90,19 @@ def buffer(object: Any) -> tuple[int, bool]:
 def dlpack(array: Any, writable: bool = False) -> DLPackArray | None:
     """None if the object gives no array."""
 
+def use_devices(kind: str) -> None:
+    """Has the library know memory of devices of this kind, "cuda". Idempotent."""
+
+def order_streams(pointer: int, before: int, after: int) -> None:
+    """What stream `after` of the device whose memory `pointer` lies in is given later comes after
+    what stream `before` holds now."""
+
 class Request:
     """An operation in flight. Dropping it does not cancel it."""
 
     def wait(self) -> None: ...
+    def order(self, stream: int) -> None:
+        """What the stream is given later comes after the operation. Memory of the host: wait()."""
     def test(self) -> bool:
         """True when finished; raises the error if it failed. Does not block."""
     def on_complete(self, number: int) -> None:
@@ -125,6 +134,8 @@ class CallOptions:
         factor: float = 1.0,
         deterministic: bool = False,
     ) -> None: ...
+    def on(self, stream: int) -> CallOptions:
+        """The same options for a call on memory of a device, ordered on this stream."""
 
 class Arguments:
     """What a collective moves. `input` and `output` are addresses. `count` is elements per rank in
@@ -170,6 +181,9 @@ class Communicator:
         """Runs to the end."""
     def start(self, arguments: Arguments, options: CallOptions) -> Request:
         """The same without waiting. Buffers stay valid and untouched until wait() returned."""
+    def run_on_stream(self, arguments: Arguments, options: CallOptions) -> None:
+        """For memory of a device: returns once all is enqueued; the stream waits for the end."""
+    def run_messages_on_stream(self, messages: Sequence[Message], options: CallOptions) -> None: ...
     def allreduce_plain(
         self, array: Any, out: Any, reduction: Reduction, options: CallOptions
     ) -> bool:

@@ -53,6 +53,11 @@ constexpr std::array kSettings = {
             "by commas; the same on all ranks (bench/ablation.py)."},
     Setting{"FARANDOLE_MEMORY", Type::kBytes, "64GiB", 1 << 20, 1e14,
             "Address space reserved for library-owned memory; pages are used once touched."},
+    Setting{"FARANDOLE_CUDA_LIBRARY", Type::kText, "", 0, 0,
+            "File of CUDA's driver; empty: libcuda.so.1, where the system finds it."},
+    Setting{"FARANDOLE_DEVICE_WORDS", Type::kFlag, "1", 0, 0,
+            "Streams of a GPU wait for calls on its memory. 0: the host waits instead, as it does "
+            "where streams cannot wait for words in memory."},
     Setting{"FARANDOLE_SPIN", Type::kSeconds, "-1", -1, 10,
             "Seconds that a wait looks for messages before it sleeps; -1: 100 us."},
     Setting{"FARANDOLE_SECRET_FILE", Type::kText, "", 0, 0,

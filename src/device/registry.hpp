@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/stream_device.hpp"
 
 namespace farandole {
 
-/// The devices of this process besides the CPU.
+/// The devices of this process besides the CPU: those that work on memory when the engine says so,
+/// and those whose memory only their own streams reach.
 ///
 /// Threads   any.
 class DeviceRegistry {
@@ -23,6 +25,11 @@ class DeviceRegistry {
   void remove(const Device& device);
   /// The device in whose memory `pointer` lies; the CPU if no other device owns it.
   std::shared_ptr<Device> owner(const void* pointer) const;
+  void add(std::shared_ptr<StreamDevice> device);
+  /// The device whose streams alone reach `pointer`; null for memory of the host.
+  std::shared_ptr<StreamDevice> stream_device_of(const void* pointer) const;
+  static bool any_streams() { return any_streams_.load(std::memory_order_acquire); }
+
   /// Whether both lie in the memory of one device.
   static bool owns_alike(const void* a, const void* b) {
     if (!any_.load(std::memory_order_acquire) || a == b) return true;
@@ -35,6 +42,8 @@ class DeviceRegistry {
   const std::shared_ptr<Device> cpu_ = std::make_shared<CpuDevice>();
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<Device>> added_;
+  static inline std::atomic<bool> any_streams_{false};
+  std::vector<std::shared_ptr<StreamDevice>> with_streams_;
 };
 
 }  // namespace farandole

@@ -8,6 +8,7 @@
 #include "farandole/farandole.hpp"
 #include "frontend/call.hpp"
 #include "frontend/delegates.hpp"
+#include "frontend/device_call.hpp"
 #include "frontend/operation_cache.hpp"
 #include "frontend/plan.hpp"
 #include "frontend/signature.hpp"
@@ -264,6 +265,17 @@ Lease prepare(const Call& call, CommunicatorState& state, Result<void>& outcome)
   return operation;
 }
 
+/// The device on whose streams the call goes; null for memory of the host, and if `outcome` is an
+/// error.
+std::shared_ptr<StreamDevice> device_that_orders(const Call& call, const CommunicatorState& state,
+                                                 Result<void>& outcome) {
+  if (!DeviceRegistry::any_streams() || !check_call(call, *state.group)) return nullptr;
+  auto device = stream_device_of(call, *state.group);
+  if (device) return *std::move(device);
+  outcome = std::move(device).error();
+  return nullptr;
+}
+
 }  // namespace
 
 Rank Communicator::rank() const {
@@ -278,6 +290,12 @@ const std::vector<Rank>& Communicator::world_ranks() const {
 
 Result<Request> Communicator::start(const Arguments& arguments, const CallOptions& options) {
   Result<void> outcome;
+  if (auto device = device_that_orders({arguments, options}, *state_, outcome)) {
+    auto run = start_on_device({arguments, options}, state_, device, false);
+    if (!run) return run.error();
+    return Request(*std::move(run));
+  }
+  if (!outcome) return std::move(outcome).error();
   const Lease operation = prepare({arguments, options}, *state_, outcome);
   if (!operation) return std::move(outcome).error();
   state_->context->fabric.engine->submit(operation.shared(), options.background);
@@ -286,6 +304,11 @@ Result<Request> Communicator::start(const Arguments& arguments, const CallOption
 
 Result<void> Communicator::run(const Arguments& arguments, const CallOptions& options) {
   Result<void> outcome;
+  if (auto device = device_that_orders({arguments, options}, *state_, outcome)) {
+    auto run = start_on_device({arguments, options}, state_, device, true);
+    return run ? Result<void>() : run.error();
+  }
+  if (!outcome) return outcome;
   const Lease operation = prepare({arguments, options}, *state_, outcome);
   if (!operation) return outcome;
   return state_->context->fabric.engine->run(*operation);

@@ -300,6 +300,8 @@ void Context::shutdown() {
   state_->membership.relay.close();
   if (state_->observability.records_timeline())
     (void)stop_timeline();  // the coordinators record nothing more
+  const std::lock_guard transfers(state_->fabric.transfers_mutex);
+  state_->fabric.transfers.clear();  // every gate is open, so devices get to their end
 }
 
 std::string Context::dump() const {

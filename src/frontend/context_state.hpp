@@ -93,8 +93,10 @@ struct Plan {
 /// Spec, root, fixed order, and whether all ranks end together.
 using PlanKey = std::tuple<Collective, std::string, std::int64_t, bool, bool>;
 
+class LateErrors;
+
 struct CommunicatorState {
-  CommunicatorState() = default;
+  CommunicatorState();
   ~CommunicatorState() { retire(); }
   /// Nothing starts on this communicator any more. Idempotent.
   void retire();
@@ -112,6 +114,7 @@ struct CommunicatorState {
   std::map<const Delegate*, std::shared_ptr<DelegateGroup>> delegates;  // that were joined
   OperationCache operations;
   std::set<Collective> unfit;  // for which FARANDOLE_ALGORITHM does not suit this many ranks
+  const std::shared_ptr<LateErrors> late_errors;
   std::mutex messages_mutex;
   std::map<std::int32_t, FinalState::Messages> messages;  // by peer in the group
 };

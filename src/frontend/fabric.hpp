@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/asymmetric_fence.hpp"
 #include "device/cpu/memory.hpp"
+#include "device/stream_device.hpp"
 #include "engine/engine.hpp"
 #include "transport/doorbell.hpp"
 #include "transport/transport.hpp"
@@ -23,6 +26,8 @@ struct Fabric {
   std::shared_ptr<Memory> memory;
   std::unique_ptr<Doorbell> doorbell;
   std::vector<std::unique_ptr<Transport>> transports;
+  std::mutex transfers_mutex;
+  std::map<std::shared_ptr<StreamDevice>, std::shared_ptr<HostTransfer>> transfers;
   std::unique_ptr<Engine> engine;
 };
 

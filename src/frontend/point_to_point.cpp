@@ -5,8 +5,10 @@
 #include <set>
 #include <utility>
 
+#include "device/registry.hpp"
 #include "engine/batch.hpp"
 #include "farandole/farandole.hpp"
+#include "frontend/device_call.hpp"
 #include "frontend/plan.hpp"
 #include "frontend/signature.hpp"
 
@@ -77,6 +79,16 @@ void number(std::vector<MessageSpec>& messages, CommunicatorState& state) {
   }
 }
 
+/// The device on whose streams valid messages go; null for memory of the host.
+Result<std::shared_ptr<StreamDevice>> device_of(std::span<const Message> messages,
+                                                const std::string& caller, int size) {
+  if (!DeviceRegistry::any_streams()) return std::shared_ptr<StreamDevice>();
+  for (const Message& message : messages) {
+    if (auto valid = check_message(message, caller, size); !valid) return valid.error();
+  }
+  return stream_device_of(messages);
+}
+
 }  // namespace
 
 Result<Request> Communicator::start(std::span<const Message> messages, const CallOptions& options) {
@@ -84,6 +96,12 @@ Result<Request> Communicator::start(std::span<const Message> messages, const Cal
   const Group& group = *state.group;
   const std::string caller = caller_of(messages);
   if (!is_open(state)) return closed_error(state, caller);
+  auto device = device_of(messages, caller, group.size());
+  if (!device) return device.error();
+  if (*device != nullptr) {
+    auto run = start_on_device(messages, options, state_, *device, false);
+    return run ? Result<Request>(Request(*std::move(run))) : run.error();
+  }
   BatchSpec spec;
   std::set<std::int64_t> peers;
   for (const Message& message : messages) {
@@ -109,6 +127,13 @@ Result<Request> Communicator::start(std::span<const Message> messages, const Cal
 }
 
 Result<void> Communicator::batch(std::span<const Message> messages, const CallOptions& options) {
+  auto device = device_of(messages, caller_of(messages), state_->group->size());
+  if (!device) return device.error();
+  if (*device != nullptr) {
+    if (!is_open(*state_)) return closed_error(*state_, caller_of(messages));
+    auto run = start_on_device(messages, options, state_, *device, true);
+    return run ? Result<void>() : run.error();
+  }
   CallOptions at_once = options;
   at_once.background = false;
   auto request = start(messages, at_once);

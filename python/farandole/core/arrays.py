@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from farandole import _native
+from farandole.core import devices
 from farandole.errors import InvalidArgumentError, UnsupportedError
 
 # Names of the ml_dtypes package, where they differ from ours: its float8_e4m3 is another format.
@@ -47,7 +48,7 @@ def positive_seconds(argument: str, value: Any) -> float:
 
 @dataclass(slots=True)
 class Buffer:
-    """A contiguous CPU array of any library."""
+    """A contiguous array of any library."""
 
     owner: Any  # what the caller gave, or the array made for the result
     pointer: int
@@ -57,6 +58,7 @@ class Buffer:
     read_only: bool
     kept: Any = None  # keeps the memory alive and where it is
     scalar: bool = False  # a NumPy scalar, whose results of shape () are scalars
+    place: devices.Place | None = None  # in the memory of a GPU
 
 
 @cache
@@ -100,11 +102,13 @@ def _numpy_name(dtype: np.dtype[Any], argument: str) -> str:
 def _of_tensor(tensor: Any, argument: str) -> Buffer:
     """A torch tensor's. DLPack says it 2 us later, and nothing of lazy negation."""
     strided = tensor.layout is sys.modules["torch"].strided
-    if not (strided and tensor.is_cpu and not tensor.is_nested and tensor.is_contiguous()):
+    reached = tensor.is_cpu or tensor.is_cuda
+    if not (strided and reached and not tensor.is_nested and tensor.is_contiguous()):
         shape = "a shape of its own" if tensor.is_nested else f"shape {tuple(tensor.shape)}"
         raise InvalidArgumentError(
             f"argument '{argument}' is a tensor on {tensor.device} with layout {tensor.layout} and "
-            f"{shape} that is not contiguous or not on the CPU, allowed is a contiguous CPU tensor."
+            f"{shape} that is not contiguous or not on a CPU or GPU of CUDA, allowed is a "
+            "contiguous tensor there."
         )
     if tensor.is_conj() or tensor.is_neg():
         raise InvalidArgumentError(
@@ -122,7 +126,9 @@ def _of_tensor(tensor: Any, argument: str) -> Buffer:
             f"argument '{argument}' is a {type(tensor).__name__} without memory of its own "
             f"({error}), allowed is a tensor that has some."
         ) from None
-    return Buffer(tensor, pointer, tuple(tensor.shape), tensor.numel(), name, False, tensor)
+    place = devices.place_of_tensor(tensor) if tensor.is_cuda else None
+    dimensions = tuple(tensor.shape)
+    return Buffer(tensor, pointer, dimensions, tensor.numel(), name, False, tensor, place=place)
 
 
 def _of_ndarray(array: np.ndarray[Any, Any], argument: str) -> Buffer:
@@ -140,6 +146,21 @@ def _of_ndarray(array: np.ndarray[Any, Any], argument: str) -> Buffer:
     name = _NAMES.get(dtype) or _numpy_name(dtype, argument)
     pointer, read_only = _native.buffer(array)
     return Buffer(array, pointer, array.shape, array.size, name, read_only, array)
+
+
+def _of_interface(array: Any, argument: str) -> Buffer:
+    found = devices.interface_of(array, argument)
+    name = _NAMES.get(found.dtype) or _numpy_name(found.dtype, argument)
+    return Buffer(
+        array,
+        found.pointer,
+        found.shape,
+        found.count,
+        name,
+        found.read_only,
+        array,
+        place=found.place,
+    )
 
 
 def _of_dlpack(array: Any, argument: str, writable: bool) -> Buffer:
@@ -213,9 +234,10 @@ def _a(name: str) -> str:
 
 
 def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
-    """The buffer behind `array`: NumPy, or anything that speaks DLPack or the buffer protocol.
+    """The buffer behind `array`: NumPy, torch, or anything that speaks __cuda_array_interface__,
+    DLPack or the buffer protocol.
 
-    Raises InvalidArgumentError naming `argument` if it is not contiguous, not on the CPU, of a
+    Raises InvalidArgumentError naming `argument` if it is not contiguous, out of reach, of a
     dtype that the library does not know, or read-only where it is to be written.
     """
     if isinstance(array, np.ndarray):
@@ -225,6 +247,8 @@ def describe(array: Any, argument: str, writable: bool = False) -> Buffer:
     elif isinstance(array, np.generic):
         found = _of_ndarray(np.asarray(array), argument)
         found.scalar = found.read_only = True  # a scalar never changes; this is a copy
+    elif hasattr(array, "__cuda_array_interface__"):
+        found = _of_interface(array, argument)
     elif hasattr(array, "__dlpack__"):
         found = _of_dlpack(array, argument, writable)
     else:

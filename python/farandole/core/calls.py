@@ -15,6 +15,7 @@ import numpy as np
 from farandole import _native
 from farandole._native import Arguments, CallOptions, Collective, DType, Reduction
 from farandole.core.arrays import Buffer, describe, integer, numpy_dtype
+from farandole.core.devices import Place
 from farandole.errors import InvalidArgumentError
 
 Counts = Sequence[int]
@@ -51,6 +52,7 @@ class Call:
     kept: Any
     result: Any
     scalar: bool = False  # the result is an array of shape () and goes to the caller as a scalar
+    place: Place | None = None  # the arrays lie in the memory of a GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +136,16 @@ def _call(
         in_counts=in_counts,
         out_counts=out_counts,
     )
+    place = source.place or target.place
     # Only an array made for a scalar is one itself; an `out` that is given never is.
-    return Call(arguments, options, (source.kept, target.kept), target.owner, target.scalar)
+    return Call(arguments, options, (source.kept, target.kept), target.owner, target.scalar, place)
 
 
 def _target(out: Any, like: Buffer, shape: tuple[int, ...]) -> Buffer:
     """`out`, checked, or a new array."""
     owner = like.owner
+    if out is None and like.place is not None:
+        return describe(like.place.make(shape), "out", True)
     if out is None:
         dtype = owner.dtype if isinstance(owner, np.ndarray) else numpy_dtype(like.dtype)
         made = np.empty(shape, dtype)
@@ -220,7 +225,9 @@ def reduce(group: Group, array: Any, out: Any, op: str, root: int, options: Call
     else:
         target = _NOTHING
     call = _call(Collective.reduce, source, target, source.count, options, op=op, root=root)
-    return call if group.rank == root else Call(call.arguments, options, call.kept, None)
+    if group.rank != root:
+        call.result = None
+    return call
 
 
 def broadcast(group: Group, array: Any, out: Any, root: int, options: CallOptions) -> Call:

@@ -4,10 +4,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
@@ -15,75 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from farandole import _native
-from farandole.core import calls, completions
+from farandole.core import calls
 from farandole.core.arrays import integer, positive_seconds
 from farandole.core.calls import REDUCTIONS, Call, ReduceOp, said
+from farandole.core.devices import Place, stream_handle
 from farandole.core.messages import Recv, Send, natives
-from farandole.errors import FarandoleError, InvalidArgumentError
+from farandole.core.requests import Request
+from farandole.errors import InvalidArgumentError
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 Out = TypeVar("Out")
-
-# Operations whose Request was dropped while they ran, with their arrays, which the library still
-# reads and writes. Appending and popping are atomic.
-_dropped: deque[tuple[_native.Request, Any, Any]] = deque()
-
-
-def _ended(native: _native.Request) -> bool:
-    try:
-        return native.test()
-    except FarandoleError:
-        return True
-
-
-class Request:
-    """An operation in flight; keeps its arrays alive until it ended, also when it is dropped."""
-
-    __slots__ = ("_kept", "_native", "_result", "_scalar")
-
-    def __init__(
-        self, native: _native.Request, kept: Any, result: Any, scalar: bool = False
-    ) -> None:
-        self._native = native
-        self._kept = kept
-        self._result = result
-        self._scalar = scalar
-        for _ in range(len(_dropped)):
-            with contextlib.suppress(IndexError):  # another thread was quicker
-                kept = _dropped.popleft()
-                if not _ended(kept[0]):
-                    _dropped.append(kept)
-
-    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if is_finalizing():
-            return  # shutdown() has ended everything; Python can import and raise no more
-        if not _ended(self._native):
-            _dropped.append((self._native, self._kept, self._result))
-
-    def wait(self) -> Any:
-        """Blocks, without the GIL, until the operation ended; returns its result array."""
-        self._native.wait()
-        return self._result[()] if self._scalar else self._result
-
-    def test(self) -> bool:
-        """True once it ended. Does not block."""
-        return self._native.test()
-
-    def on_complete(self, told: Callable[[FarandoleError | None], object]) -> None:
-        """Calls told(error) once, with None if all went well: at once, on this thread, if the
-        operation has ended; else on a thread of the library's for all such calls, in the order in
-        which operations end. There wait() returns at once; `told` should not wait for other
-        operations, since it holds up other calls. What it raises goes to sys.unraisablehook."""
-        if not callable(told):
-            raise InvalidArgumentError(f"argument 'told' is {told!r}, allowed is a function.")
-        try:
-            ended, error = self._native.test(), None
-        except FarandoleError as failure:
-            ended, error = True, failure
-        if ended:
-            completions.tell(told, error)
-        else:
-            completions.add(self._native, told, self)
 
 
 def _collective(name: str) -> _native.Collective:
@@ -105,7 +43,9 @@ class Communicator:
     Every rank calls the same collectives in the same order, and none ends before every rank has
     called it. Arrays are NumPy arrays, or anything
     contiguous on the CPU with DLPack or the buffer protocol; `out=None` makes a new NumPy array,
-    `out=array` works in place where shapes allow it. The methods ending in _async return a Request
+    `out=array` works in place where shapes allow it. Arrays of a GPU are torch's, or anything with
+    __cuda_array_interface__; a call on them returns at once and is ordered on a stream, see on(),
+    and `out=None` makes a new one. The methods ending in _async return a Request
     at once and own the arrays until its wait() returned. All waits release the GIL. Any thread may
     call; the order of two threads' calls, equal on all ranks, is theirs to see to.
 
@@ -120,13 +60,20 @@ class Communicator:
     breaks the communicators that contain it, and only those.
     """
 
-    def __init__(self, native: _native.Communicator) -> None:
+    def __init__(self, native: _native.Communicator, stream: int | None = None) -> None:
         self.native = native
+        self._stream = stream  # of calls on arrays of a GPU; None: their libraries' current ones
         self.rank = native.rank
         self.size = native.size
         self._group = calls.Group(self.rank, self.size)
         self._node: Communicator | None = None
         self._across: Communicator | None = None
+
+    def on(self, stream: Any) -> Communicator:
+        """This communicator, whose calls on arrays of a GPU are ordered on `stream`: CUDA's handle,
+        an object with __cuda_stream__(), or a stream of torch, CuPy or Numba. Without on() they are
+        ordered on the stream that the arrays' library uses at the time of the call."""
+        return Communicator(self.native, stream_handle(stream))
 
     def algorithm(self, collective: str, nbytes: int) -> str:
         """What calls take that name no algorithm, with `nbytes` on the larger side of a rank: what
@@ -656,8 +603,12 @@ class Communicator:
         """All these messages at once; returns what was received, in the order of the Recv. A
         message to this rank itself needs its counterpart in the same batch. No message may be
         received into memory that another message of the batch uses."""
-        rows, _, received = natives(messages, self._group)
-        self.native.run_messages(rows, said(name=name))
+        rows, _, received, place = natives(messages, self._group)
+        options = said(name=name)
+        if place is None:
+            self.native.run_messages(rows, options)
+        else:
+            self.native.run_messages_on_stream(rows, options.on(self._stream_of(place)))
         return received
 
     def batch_async(self, messages: Iterable[Send | Recv], *, name: str | None = None) -> Request:
@@ -745,20 +696,37 @@ class Communicator:
         self.free()
 
     def _run(self, call: Call) -> Any:
-        self.native.run(call.arguments, call.options)
+        if call.place is None:
+            self.native.run(call.arguments, call.options)
+        else:
+            options = call.options.on(self._stream_of(call.place))
+            self.native.run_on_stream(call.arguments, options)
         return call.result[()] if call.scalar else call.result
 
     def _start(self, call: Call) -> Request:
-        native = self.native.start(call.arguments, call.options)
-        return Request(native, call.kept, call.result, call.scalar)
+        options = call.options
+        if call.place is not None:
+            options = options.on(self._stream_of(call.place))
+        native = self.native.start(call.arguments, options)
+        return Request(native, call.kept, call.result, call.scalar, call.place)
+
+    def _stream_of(self, place: Place) -> int:
+        """On which a call is ordered. It comes after what made the array."""
+        stream = place.current() if self._stream is None else self._stream
+        if place.producer is not None and place.producer != stream:
+            _native.order_streams(place.pointer, place.producer, stream)
+        return stream
 
     def _exchange_async(
         self, messages: Iterable[Send | Recv], name: str | None, result: Any = None
     ) -> Request:
         """Whose result is what was received, unless another is given."""
-        rows, kept, received = natives(messages, self._group)
-        native = self.native.start_messages(rows, said(name=name))
-        return Request(native, kept, received if result is None else result)
+        rows, kept, received, place = natives(messages, self._group)
+        options = said(name=name)
+        if place is not None:
+            options = options.on(self._stream_of(place))
+        native = self.native.start_messages(rows, options)
+        return Request(native, kept, received if result is None else result, place=place)
 
 
 def _wrapped(native: _native.Communicator | None) -> Communicator | None:

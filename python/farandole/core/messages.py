@@ -11,6 +11,7 @@ from typing import Any
 from farandole._native import DType, Message, MessageKind
 from farandole.core.arrays import describe, integer
 from farandole.core.calls import Group
+from farandole.core.devices import Place
 from farandole.errors import InvalidArgumentError
 
 
@@ -36,9 +37,11 @@ _SEND, _RECEIVE = MessageKind.send, MessageKind.receive  # found faster than in 
 
 def natives(
     messages: Iterable[Send | Recv], group: Group
-) -> tuple[list[Message], list[Any], list[Any]]:
-    """Arguments of the native module, what must stay alive, and the arrays that come."""
+) -> tuple[list[Message], list[Any], list[Any], Place | None]:
+    """Arguments of the native module, what must stay alive, the arrays that come, and where they
+    lie if that is in the memory of a GPU."""
     rows: list[Message] = []
+    place: Place | None = None
     kept: list[Any] = []
     received: list[Any] = []
     last = group.size - 1
@@ -57,6 +60,7 @@ def natives(
                 "and Recv."
             )
         kept.append(buffer.kept)
+        place = place or buffer.place
         rows.append(
             Message(
                 kind=kind,
@@ -66,4 +70,4 @@ def natives(
                 peer=peer,
             )
         )
-    return rows, kept, received
+    return rows, kept, received, place
