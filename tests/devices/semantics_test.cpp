@@ -272,6 +272,7 @@ TEST_F(DeviceCalls, LargeCallsComeInPieces) {
                                 Reduction::kSum, {.stream = rig.stream()}));
     // Chunks of different lengths cannot be cut. Two such calls at once need memory for two.
     const std::size_t counts[] = {kLarge - 5, 5};
+    std::vector<Request> requests;
     for (std::size_t copy = 0; copy < 2; ++copy) {
       std::byte* const out = rig.device() + copy * kLargeBytes;
       if (copy == 1) rig.upload(kLargeBytes, kLargeBytes);
@@ -282,9 +283,11 @@ TEST_F(DeviceCalls, LargeCallsComeInPieces) {
                              .dtype = DType::kInt32,
                              .by_rank = true,
                              .out_counts = counts};
-      const auto gathered = world.run(gather, {.stream = rig.stream()});
+      auto gathered = world.start(gather, {.stream = rig.stream()});
       ASSERT_TRUE(gathered) << gathered.error().message;
+      requests.push_back(*std::move(gathered));
     }
+    for (Request& request : requests) ASSERT_TRUE(request.order(rig.stream()));
     rig.download(0, 2 * kLargeBytes);
     rig.synchronize();
     const auto* const data_of_0 = reinterpret_cast<const std::int32_t*>(rig.after() + kLargeBytes);
